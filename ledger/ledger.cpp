@@ -100,7 +100,7 @@ struct Ledger::State {
   void write_or_drop(const LedgerRow& row);
   void keep_small_when_due();
   void report_failure(const std::exception& error) noexcept;
-  void say_dropped() const;
+  void say_dropped(std::uint64_t dropped) const;
   void say_lost() noexcept;
   bool paused() const { return options.disk && options.disk->pauses(); }
 
@@ -270,7 +270,7 @@ void Ledger::State::write_pending() {
 
 void Ledger::State::commit(const LockFreeInbox<LedgerRow>::Batch& rows) {
   const std::uint64_t dropped = n_dropped;
-  say_dropped();
+  say_dropped(dropped);
   fail_point("ledger.begin");
   database.execute("BEGIN IMMEDIATE");
   for (const auto& row : rows) write_or_drop(row);
@@ -281,10 +281,11 @@ void Ledger::State::commit(const LockFreeInbox<LedgerRow>::Batch& rows) {
   fail_point("ledger.committed");
 }
 
-void Ledger::State::say_dropped() const {
-  if (n_dropped <= n_dropped_stored) return;
+// Of `dropped` in all, those that no row of the ledger counts yet.
+void Ledger::State::say_dropped(std::uint64_t dropped) const {
+  if (dropped <= n_dropped_stored) return;
   log_parts(LogLevel::kWarn,
-            {"ledger: ", std::to_string(n_dropped - n_dropped_stored),
+            {"ledger: ", std::to_string(dropped - n_dropped_stored),
              " rows were dropped: there was no room or memory for them, or they could not be written"});
 }
 
@@ -318,7 +319,7 @@ void Ledger::State::say_lost() noexcept {
     log_parts(LogLevel::kError, {"ledger: ", std::to_string(n),
                                  " pending rows are lost: ", last_failure.empty() ? away_text : last_failure});
   }
-  if (gone) say_dropped();
+  if (gone) say_dropped(n_dropped);
   const bool is_said = gone || (options.disk && options.disk->gone());
   if (!is_said && !in_place()) {
     log_parts(LogLevel::kError, {"ledger: ", away_text, "; unless it was moved, its rows are lost, the last ones too"});
