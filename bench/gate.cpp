@@ -79,7 +79,7 @@ struct Fate {
 // Runs one candidate against the live draft on the records in the given order: first the gate, then the watch. A
 // near-copy of an earlier record is no evidence, unless `count_copies`.
 Fate follow(const Scores& live, const Scores& candidate, const std::vector<ReplayRecord>& records, const Order& order,
-            double prior = 1, bool count_copies = false) {
+            bool count_copies = false) {
   const CanaryOptions canary;
   PairedTest test(canary.margin);
   LiveWatch watch;
@@ -93,7 +93,7 @@ Fate follow(const Scores& live, const Scores& candidate, const std::vector<Repla
     if (copies.add(record.tokens, static_cast<std::size_t>(record.prompt_tokens)).seen && !count_copies) continue;
     if (!fate.published_after) {
       test.add(pair);
-      if (evaluate_candidate(canary, test, prior).outcome == CanaryOutcome::kPublish) fate.published_after = i + 1;
+      if (evaluate_candidate(canary, test).outcome == CanaryOutcome::kPublish) fate.published_after = i + 1;
       continue;
     }
     watch.add(pair);
@@ -212,8 +212,7 @@ class GateBench {
     live_ = versions.back().scores;
     result["base"] = alpha_of(versions.front().scores);
     result["live"] = alpha_of(live_);
-    result["better"] = better(versions, /*by_curve=*/true);
-    result["better_without_prior"] = better(versions, /*by_curve=*/false);
+    result["better"] = better(versions);
     result["faults"] = json::array();
     const auto fault = [&](const std::string& name, const auto& make) {
       result["faults"].push_back(plant(name, make));
@@ -249,9 +248,8 @@ class GateBench {
     return versions;
   }
 
-  // Requests until a candidate better by `better` is live, over all pairs of versions with that gain. `by_curve`: with
-  // the prior odds from the learning curve up to the live version, as the service uses them.
-  json better(const std::vector<Version>& versions, bool by_curve) const {
+  // Requests until a candidate better by `better` is live, over all pairs of versions with that gain.
+  json better(const std::vector<Version>& versions) const {
     std::vector<std::pair<std::size_t, std::size_t>> pairs;
     for (std::size_t live = 0; live < versions.size(); ++live) {
       for (std::size_t candidate = live + 1; candidate < versions.size(); ++candidate) {
@@ -264,9 +262,8 @@ class GateBench {
     std::size_t missed = 0;
     for (std::uint64_t trial = 0; trial < options_.trials; ++trial) {
       const auto [live, candidate] = pairs[trial % pairs.size()];
-      const double prior = by_curve ? prior_of(versions, live, candidate) : 1;
-      const Fate fate = follow(versions[live].scores, versions[candidate].scores, records_,
-                               shuffled(records_.size(), trial + 1), prior);
+      const Fate fate =
+          follow(versions[live].scores, versions[candidate].scores, records_, shuffled(records_.size(), trial + 1));
       missed += fate.published_after ? 0 : 1;
       requests.push_back(fate.published_after.value_or(records_.size() + 1));
     }
@@ -275,17 +272,6 @@ class GateBench {
             {"requests_median", quantile(requests, 0.5)},
             {"requests_p90", quantile(requests, 0.9)},
             {"missed", missed}};
-  }
-
-  // Each version was measured on as many requests as lie between two versions.
-  double prior_of(const std::vector<Version>& versions, std::size_t live, std::size_t candidate) const {
-    const double base = alpha_of(versions.front().scores);
-    LearningCurve curve(base);
-    curve.start_from_base();
-    for (std::size_t i = 1; i <= live; ++i) {
-      curve.add({versions[i].steps, alpha_of(versions[i].scores), base, static_cast<double>(options_.every)});
-    }
-    return prior_odds(curve.rise(versions[candidate].steps - versions[live].steps), CanaryOptions{}.margin);
   }
 
   std::shared_ptr<const ModelWeights> trained_on(const std::vector<ReplayRecord>& records, std::uint64_t seed) const {
@@ -348,7 +334,7 @@ class GateBench {
       const Order order = shuffled(kCopies, seed);
       row["live"] = row["live"].get<int>() + (follow(base, candidate, copies, order).published_after ? 1 : 0);
       row["live_when_copies_count"] = row["live_when_copies_count"].get<int>() +
-                                      (follow(base, candidate, copies, order, 1, true).published_after ? 1 : 0);
+                                      (follow(base, candidate, copies, order, true).published_after ? 1 : 0);
     }
     cli::redraw_line("");
     row["alpha_median"] = quantile(alphas, 0.5);
@@ -364,14 +350,12 @@ class GateBench {
 void print_table(const json& result) {
   std::printf("%s: %zu records, base α %.3f, live α %.3f\n", result["topic"].get<std::string>().c_str(),
               result["records"].get<std::size_t>(), result["base"].get<double>(), result["live"].get<double>());
-  for (const char* prior : {"better", "better_without_prior"}) {
-    const json& better = result[prior];
-    if (better.is_null()) {
-      std::printf("no two versions are that far apart\n");
-      break;
-    }
-    std::printf("%s, %zu pairs of versions, %zu trials: live after %zu requests (median), %zu (p90); missed %zu\n",
-                prior, better["pairs"].get<std::size_t>(), better["trials"].get<std::size_t>(),
+  const json& better = result["better"];
+  if (better.is_null()) {
+    std::printf("no two versions are that far apart\n");
+  } else {
+    std::printf("better: %zu pairs of versions, %zu trials: live after %zu requests (median), %zu (p90); missed %zu\n",
+                better["pairs"].get<std::size_t>(), better["trials"].get<std::size_t>(),
                 better["requests_median"].get<std::size_t>(), better["requests_p90"].get<std::size_t>(),
                 better["missed"].get<std::size_t>());
   }

@@ -21,15 +21,6 @@ void add_to_recent(AcceptanceScore& recent, const AcceptanceScore& next) {
   recent.alone = kRequestMemory * recent.alone + next.alone;
 }
 
-// Prior odds of the candidate, from the curve at the time the live version went live, before anything was scored
-// against it. Used only as long as later exports confirm that curve.
-double prior_of(const TopicState& topic, double margin) {
-  const std::uint64_t steps = topic.candidate->optimizer_steps, live = topic.live.optimizer_steps;
-  if (!topic.curve_at_live || steps <= live) return 1;
-  const auto ahead = static_cast<double>(steps - live);
-  return std::min(prior_odds(topic.curve_at_live->rise(ahead), margin), prior_odds(topic.curve.rise(ahead), margin));
-}
-
 }  // namespace
 
 AcceptanceScore CanaryScorer::score(const ModelWeights& draft, const ReplayRecord& record) {
@@ -42,11 +33,9 @@ AcceptanceScore CanaryScorer::score(const ModelWeights& draft, const ReplayRecor
 
 void CanaryScorer::add_to_candidate(TopicState& topic, const ReplayRecord& record) {
   Candidate& candidate = *topic.candidate;
-  const auto pair = pair_of(score(*candidate.weights, record), score(*topic.live.version->weights, record));
-  topic.candidate_test.add(pair);
-  candidate.own += score(*candidate.weights, record);
-  candidate.live += score(*topic.live.version->weights, record);
-  candidate.base += score(*base_->weights, record);
+  const AcceptanceScore own = score(*candidate.weights, record);
+  topic.candidate_test.add(pair_of(own, score(*topic.live.version->weights, record)));
+  candidate.own += own;
 }
 
 // Skips pairs of equal weights: the predecessor may be the base draft, and the live version may have the base's
@@ -60,8 +49,6 @@ void CanaryScorer::add_to_watch(TopicState& topic, const ReplayRecord& record) {
   if (&live == base_->weights.get()) return;
   const AcceptanceScore of_base = score(*base_->weights, record);
   topic.against_base.add(pair_of(of_live, of_base));
-  topic.curve.add_to_known(
-      {static_cast<double>(topic.live.optimizer_steps), of_live.alpha(), of_base.alpha(), /*requests=*/1});
 }
 
 void CanaryScorer::score_new(TopicState& topic, const WaitingRecord& waiting) {
@@ -116,7 +103,7 @@ void CanaryScorer::ask_for_heldout(TopicState& topic) const {
 // Publishes a candidate that passed on new text if held-out text, which is never trained on, raises no objection.
 void CanaryScorer::evaluate_candidate_now(TopicState& topic) {
   if (!topic.candidate || !topic.candidate->heldout_left.empty()) return;
-  const CanaryVerdict verdict = evaluate_candidate(options_, topic.candidate_test, prior_of(topic, options_.margin));
+  const CanaryVerdict verdict = evaluate_candidate(options_, topic.candidate_test);
   if (verdict.outcome == CanaryOutcome::kRefuse) return publisher_.refuse(topic, verdict);
   if (verdict.outcome != CanaryOutcome::kPublish) return;
   if (!topic.candidate->heldout) {

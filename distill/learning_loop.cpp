@@ -198,8 +198,6 @@ bool LearningLoop::may_take_first_step(const TopicState& topic) const {
 void LearningLoop::start_curve(TopicState& topic) const {
   const double alpha = topic.recent_live.alpha(), alone = topic.recent_live.alpha_alone();
   topic.curve = LearningCurve(alone, alone < 1 ? std::min(1.0, (1 - alpha) / (1 - alone)) : 1);
-  if (topic.live.version->weights == base_->weights) topic.curve.start_from_base();
-  topic.curve_at_live = topic.curve;
 }
 
 TopicProgress LearningLoop::progress_of(const TopicState& topic) const {

@@ -17,7 +17,7 @@ namespace {
 constexpr double kBusyShare = 0.9;
 // Optimizer steps per request while the engine is busy, early and late. Against one step a request, after 120 requests
 // of sql or code, three for four lose .005 of α, one for two .008 and one for three .03 (bench/ablate).
-constexpr double kBusySteps = 0.75, kLateBusySteps = 0.375;
+constexpr double kBusySteps = 1, kLateBusySteps = 0.375;
 constexpr double kLateRequests = 48;
 constexpr std::int64_t kLongestPromptUs = 2'000'000;  // after this wait, training runs beside prompts
 constexpr std::int64_t kBusySampleUs = 500'000;

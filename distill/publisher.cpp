@@ -24,18 +24,13 @@ void copy_tokenizer(const std::filesystem::path& from, const std::filesystem::pa
   for (const char* name : kTokenizerFiles) copy_if_there(from, to, name);
 }
 
-// Whether the 95 % interval of the gain is below 0. Training must then not continue from these weights.
-bool is_harmful(const CanaryVerdict& verdict) {
-  return verdict.gain_high < 0;
-}
-
-// Adds the candidate's scores as one point to the topic's learning curve, whatever the verdict was, and drops the
-// candidate.
+// Adds the candidate's gain over the live version to the topic's learning curve, whatever the verdict was, and drops
+// the candidate.
 void drop_candidate(TopicState& topic) {
   if (!topic.candidate) return;
   const Candidate& candidate = *topic.candidate;
-  topic.curve.add({static_cast<double>(candidate.optimizer_steps), candidate.own.alpha(), candidate.base.alpha(),
-                   static_cast<double>(topic.candidate_test.own_size())});
+  topic.curve.add({static_cast<double>(topic.live.optimizer_steps), static_cast<double>(candidate.optimizer_steps),
+                   topic.candidate_test.own_smooth_gain()});
   topic.candidate.reset();
 }
 
@@ -156,7 +151,6 @@ void Publisher::go_live(TopicState& topic, DraftSource next) {
   topic.candidate_test = PairedTest(options_.margin);
   topic.against_previous = LiveWatch();
   topic.against_base = LiveWatch();
-  topic.curve_at_live.reset();
 }
 
 void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
@@ -187,7 +181,6 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
   drop_candidate(topic);  // the store owns its files now
   go_live(topic, {std::make_shared<DraftVersion>(version), meta.draft, meta.version,
                   store_.folder(meta.draft, meta.version), meta.optimizer_steps});
-  topic.curve_at_live = topic.curve;
   topic.recent_live = measured;
   decisions_.on_published(meta);
   topic.previous = before;
@@ -233,7 +226,7 @@ void Publisher::refuse(TopicState& topic, const CanaryVerdict& verdict) {
   decide(topic, "refuse", verdict, 0);
   drop_candidate(topic);
   topic.candidate_test = PairedTest(options_.margin);
-  if (is_harmful(verdict)) restart_trainer(topic);
+  if (verdict.harmful) restart_trainer(topic);
 }
 
 // Makes `previous` the store's current version. The base draft is no version of the topic's draft, so its weights are
@@ -286,15 +279,14 @@ DraftSource Publisher::restore_or_base(TopicState& topic, const DraftSource& pre
 
 void Publisher::roll_back(TopicState& topic, const CanaryVerdict& verdict, bool to_base) {
   drop_candidate(topic);  // it descends from the bad version
-  const bool harmful = is_harmful(verdict);
-  if (harmful) restart_trainer(topic);
+  if (verdict.harmful) restart_trainer(topic);
   DraftSource restored = restore_or_base(topic, to_base || !topic.previous ? source_of_base() : *topic.previous);
   CanaryVerdict told = verdict;
   told.reason = (to_base ? "worse than the base draft, " : "worse than its predecessor, ") + verdict.reason;
   decide(topic, "rollback", told, restored.version->number);
   topic.previous.reset();
   go_live(topic, std::move(restored));
-  if (!harmful) keep_lineage(topic);
+  if (!verdict.harmful) keep_lineage(topic);
 }
 
 void Publisher::abandon(TopicState& topic) {

@@ -35,7 +35,7 @@ struct Candidate {
   std::uint64_t cut_off = 0;                    // newest record sequence that training may have drawn
   std::uint64_t optimizer_steps = 0, trained_requests = 0;
   double train_loss = 0;
-  AcceptanceScore own, live, base;        // of export, live and base draft, summed over the same scored requests
+  AcceptanceScore own;                    // summed over the scored requests
   std::deque<ReplayRecord> heldout_left;  // held-out records still to be scored before publishing
   std::optional<PairedScore> heldout;     // sums over the scored held-out records; empty: not requested yet
   std::size_t heldout_requests = 0;       // number of records in these sums
@@ -69,7 +69,6 @@ struct TopicState {
   double step_seconds = 0;              // CPU time of the learner's thread per optimizer step, smoothed
   FailureSpell training_failures, scoring_failures;
   LearningCurve curve;
-  std::optional<LearningCurve> curve_at_live;  // the curve when the live version went live; empty: after a rollback
 
   std::optional<Candidate> candidate;
   PairedTest candidate_test;            // candidate against live, over all exports since the trainer last restarted

@@ -18,11 +18,10 @@ constexpr double kUnknownStepSeconds = 0.1;  // for a topic that has not trained
 // A fall of the live draft's α by this much means that the text has changed. α is smoothed over about 20 requests and
 // varies by .03.
 constexpr double kAlphaFall = 0.15;
-constexpr std::uint64_t kSettledRequests = 40;                  // before that the smoothed α is unreliable
-constexpr std::uint64_t kFirstWait = 128, kLongestWait = 2048;  // requests between two trials
+constexpr std::uint64_t kSettledRequests = 40;                 // before that the smoothed α is unreliable
+constexpr std::uint64_t kFirstWait = 64, kLongestWait = 2048;  // requests between two trials
 constexpr std::uint64_t kTrialSteps = 20;
-constexpr std::uint64_t kFirstRequests = 16;  // count twice: a topic's first version is worth most
-constexpr double kTrialHope = 0.02;           // a trial is worth its cost if this gain of α would pay it back
+constexpr double kTrialHope = 0.02;  // a trial is worth its cost if this gain of α would pay it back
 
 double seconds_saved(const TopicProgress& topic, const PaybackTerms& terms, double gain) {
   return terms.decode.saved(topic.alpha_live, gain) * std::clamp(topic.token_share, 0.0, 1.0) * terms.payback_s;
@@ -39,9 +38,17 @@ bool pays_back(const TopicProgress& topic, const PaybackTerms& terms, const Lear
   });
 }
 
-StepDecision begin_trial(const TopicProgress& topic, TopicPause& pause, const char* reason, double gain) {
+// Of the steps that the requests of the pause would allow, only those of the trial are made up for. All of them at once
+// would be hundreds that nothing measures.
+StepDecision begin_trial(const TopicProgress& topic, const PaybackTerms& terms, TopicPause& pause, const char* reason,
+                         double gain) {
   pause.stopped = false;
   pause.trial_until_step = topic.steps_done + kTrialSteps;
+  if (terms.steps_per_request > 0) {
+    const double spent = static_cast<double>(pause.trial_until_step) / terms.steps_per_request;
+    const double unspent = static_cast<double>(topic.requests_seen) - spent;
+    pause.requests_forgone = std::max(pause.requests_forgone, static_cast<std::uint64_t>(std::max(unspent, 0.0)));
+  }
   return {true, reason, gain};
 }
 
@@ -52,11 +59,11 @@ StepDecision look_again(const TopicProgress& topic, const PaybackTerms& terms, T
     return {false, reason, gain};
   if (topic.alpha_live < pause.alpha_at_stop - kAlphaFall) {
     pause.requests_to_wait = kFirstWait;
-    return begin_trial(topic, pause, "the live draft's acceptance fell", gain);
+    return begin_trial(topic, terms, pause, "the live draft's acceptance fell", gain);
   }
   if (topic.requests_seen >= pause.requests_at_stop + pause.requests_to_wait) {
     pause.requests_to_wait = std::min(2 * pause.requests_to_wait, kLongestWait);
-    return begin_trial(topic, pause, "tries whether new requests teach more", gain);
+    return begin_trial(topic, terms, pause, "tries whether new requests teach more", gain);
   }
   return {false, reason, gain};
 }
@@ -67,8 +74,7 @@ StepDecision decide_training(const TopicProgress& topic, const PaybackTerms& ter
   static const LearningCurve unknown;
   const LearningCurve& curve = topic.curve != nullptr ? *topic.curve : unknown;
   const double gain = curve.predicted_gain(kHorizons[0]);
-  const std::uint64_t requests = topic.requests_seen + std::min(topic.requests_seen, kFirstRequests);
-  if (!within_cadence(terms.steps_per_request, requests, topic.steps_done)) {
+  if (!within_cadence(terms.steps_per_request, topic.requests_seen - pause.requests_forgone, topic.steps_done)) {
     return {false, "waits for requests", gain};
   }
   if (topic.steps_done < pause.trial_until_step) return {true, "trains to measure the curve", gain};

@@ -11,7 +11,7 @@ namespace slip {
 // The numbers from which decide_training() decides whether training pays.
 struct PaybackTerms {
   double payback_s = 600;        // seconds of serving within which a gain must pay back the cost of training
-  double steps_per_request = 4;  // limit of optimizer steps per finished request; a topic's first 16 count twice
+  double steps_per_request = 4;  // limit of optimizer steps per finished request
   DecodeTime decode = DecodeTime::of_chain(3);
   double lease_cost = 0;  // share of the service's time that training takes now, 0 to 1; 0: on spare cores
 };
@@ -20,8 +20,9 @@ struct PaybackTerms {
 struct TopicPause {
   bool stopped = false;
   std::uint64_t requests_at_stop = 0;
-  std::uint64_t requests_to_wait = 128;  // until the next trial; doubles after each trial that finds a flat curve
-  std::uint64_t trial_until_step = 0;    // up to this steps_done, training runs whatever the curve predicts
+  std::uint64_t requests_to_wait = 64;  // until the next trial; doubles after each trial that finds a flat curve
+  std::uint64_t trial_until_step = 0;   // up to this steps_done, training runs whatever the curve predicts
+  std::uint64_t requests_forgone = 0;   // requests that allow no steps, since the topic was stopped
   double alpha_at_stop = 0;
 };
 

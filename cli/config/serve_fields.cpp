@@ -236,8 +236,8 @@ void visit_governor(FieldVisitor& to, GovernorChoice& choice) {
   to.field("latency_slack", choice.latency_slack, {0, 10},
            "slack: share by which training may lengthen p99 inter-token latency");
   to.field("steps_per_request", choice.steps_per_request, {0, kMaxStepsPerRequest},
-           "payback, slack: most optimizer steps for each finished request of a topic; payback takes 3/4 to 3/8 while "
-           "busy; the first 16 requests count twice");
+           "payback, slack: most optimizer steps for each finished request of a topic; payback takes 1 to 3/8 while "
+           "busy");
   to.field("max_share", choice.max_share, {0, 1}, "payback: share of time that learning may cost while requests run");
   to.field("payback_s", choice.payback_s, {1, 86'400},
            "payback: seconds of serving in which a gain must repay its cost");
@@ -267,8 +267,7 @@ void visit_trainer(FieldVisitor& to, TrainerOptions& trainer) {
   to.field("average_decay", trainer.average_decay, {0, 0.9999},
            "decay of a candidate's moving average of weights; 0 = the last step's");
   to.field("max_grad_norm", trainer.max_grad_norm, {1e-6, 1e6}, "larger gradients are scaled down to it");
-  to.field("microbatch_tokens", trainer.microbatch_tokens, {1, 1 << 20},
-           "bounds the memory of a training pass");
+  to.field("microbatch_tokens", trainer.microbatch_tokens, {1, 1 << 20}, "bounds the memory of a training pass");
 }
 
 void visit_learning(FieldVisitor& to, ServeConfig& config) {
@@ -297,8 +296,9 @@ void visit_canary(FieldVisitor& to, CanaryOptions& canary) {
   to.field("margin", canary.margin, {0, 1}, "the acceptance rate must rise by more than this");
   to.field("min_requests", canary.min_requests, {2, 1'000'000},
            "least requests that a decision about a candidate needs");
-  to.field("odds_to_publish", canary.odds_to_publish, {1, 1e9},
-           "odds that a candidate is better; more after exports that were not, less where the learning curve rises");
+  to.field(
+      "odds_to_publish", canary.odds_to_publish, {1, 1e9},
+      "odds that a candidate is better; more after exports that were not, less where its probabilities too are better");
   to.field("odds_to_refuse", canary.odds_to_refuse, {1, 1e9}, "odds that its gain is below the margin");
   to.field("odds_to_roll_back", canary.odds_to_roll_back, {1, 1e9},
            "odds that the live draft is worse than its predecessor or the base draft, as long as it serves");

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "distill/canary/draft_scorer.h"
-#include "distill/canary/learning_curve.h"
 #include "distill/canary/paired_test.h"
 
 namespace slip {
@@ -16,7 +15,7 @@ namespace slip {
 struct CanaryOptions {
   double margin = 0.005;         // α must rise by more than this
   std::size_t min_requests = 3;  // least paired requests for a decision; a successor counts only its own
-  double odds_to_publish = 20;   // that the candidate is better; see required_odds and prior_odds
+  double odds_to_publish = 20;   // that the candidate is better; see required_odds and odds_by_smooth_gain
   double odds_to_refuse = 20;    // that the candidate's gain is below the margin
   double odds_to_roll_back = 3;  // that the live version is worse than an older one
 };
@@ -30,39 +29,38 @@ struct CanaryVerdict {
   double gain = 0, gain_low = 0, gain_high = 0;  // paired difference of α and its 95 % interval; unit: requests
   double p_value = 1;                            // 1 / odds, at most 1: valid at every look
   std::size_t requests = 0;
-  std::string reason;  // one line for people: "better: odds 25 of 20, gain +0.031 [+0.012, +0.050], 17 requests"
+  bool harmful = false;  // a refusal or rollback that training must not continue from
+  std::string reason;    // one line for people: "better: odds 25 of 20, gain +0.031 [+0.012, +0.050], 17 requests"
 };
 
 // The functions below decide on publication and rollback from plain numbers; all are pure. They minimise expected
 // regret. An answer never depends on the draft, so a bad version costs speed until the watch ends it, and a good one
 // that waits costs as much.
 //
-// The odds that a publication needs: odds_to_publish for the first export, a quarter of that more for each later one,
-// at most ten times as much. Exports in a row that were not better suggest that the next is not better either, so its
-// prior odds are lower. The expected number of false publications is bounded by the sum of 1 / odds, which is 1.5 in
-// 250 exports.
-double required_odds(const CanaryOptions& options, std::size_t exports);
+// The odds that a publication needs: odds_to_publish at first, three quarters of that more for each time that the
+// evidence began anew (PairedTest::begun), at most forty times as much. Exports in a row that were not better suggest
+// that the next is not better either. The expected number of false publications is bounded by the sum of 1 / odds,
+// which is .5 in 250 beginnings.
+double required_odds(const CanaryOptions& options, std::size_t begun);
 
-// The odds that an export is better than the live version by `margin`, before it is scored on anything. They follow
-// from the rise that the learning curve predicted when the live version went live. They are bounded to [1/4, 20], since
-// a curve is no proof. The bets must reach required_odds() divided by these odds: a topic with much to learn is
-// published once min_requests show no loss, and one with little is not published by chance. While a curve rises, the
-// bound on false publications is up to twenty times as high. On recorded answers of sql and code, 120 requests each, an
-// upper bound of 5 cost .02 and .01 of α more than this one, and not waiting at all gained .02 and .03 (bench/adapt,
-// arms gated and ungated).
-double prior_odds(const LearningCurve::Rise& promised, double margin);
+// The odds that an export is better than the live version by `margin`, by the smooth counts of its own requests. They
+// are bounded to [1/4, 20], since these counts are a forecast and no proof. The bets must reach required_odds() divided
+// by these odds: an export that is clearly better is published once min_requests show no loss, and one of a trainer
+// that has nothing left to learn is not published by chance. While exports get better, the bound on false publications
+// is up to twenty times as high.
+double odds_by_smooth_gain(const ExpectedGain& gain, double margin);
 
 // Optimizer steps from one export to the next: a tenth of those so far, between `least` and four times that. A new
 // trainer changes fast, and the live draft lags behind it by this interval. An old one changes little, and each export
 // is one more chance of a false publication.
 std::uint64_t steps_between_exports(std::uint64_t least, std::uint64_t steps_done);
 
-// The decision about a candidate. kPublish if the evidence reaches the required odds divided by the prior odds, at
-// least min_requests pairs are about this export itself and show no loss, and the pooled gain exceeds the margin (which
-// excludes drafts that often win by little and rarely lose by much). The caller then starts a new test against the new
-// live version. kRefuse: there is evidence that the newest export is not better by the margin. kUndecided: evaluate
-// again after any request.
-CanaryVerdict evaluate_candidate(const CanaryOptions& options, const PairedTest& test, double prior = 1);
+// The decision about a candidate. kPublish if the evidence reaches the required odds divided by odds_by_smooth_gain(),
+// at least min_requests pairs are about this export itself and show no loss, and the pooled gain exceeds the margin
+// (which excludes drafts that often win by little and rarely lose by much). The caller then starts a new test against
+// the new live version. kRefuse: there is evidence that the newest export is not better by the margin. kUndecided:
+// evaluate again after any request.
+CanaryVerdict evaluate_candidate(const CanaryOptions& options, const PairedTest& test);
 
 // The decision about the live version. kRefuse: it is worse than the older one, roll back. kUndecided: go on watching.
 // There is no minimum of requests, since a bad version costs speed from its first request on. The odds are low for the

@@ -89,6 +89,16 @@ RowOverlap overlap(const TopK& p, const SamplingParams& sampling, const Distribu
   return result;
 }
 
+double raw_overlap(const TopK& p, std::span<const float> logits) {
+  const double normalizer = log_normalizer(logits);
+  double sum = 0;
+  for (std::size_t i = 0; i < p.ids.size(); ++i) {
+    const double log_q = logits[static_cast<std::size_t>(p.ids[i])] - normalizer;
+    sum += std::exp(std::min(static_cast<double>(p.logprobs[i]), log_q));
+  }
+  return sum;
+}
+
 AcceptanceScore walk_chain(std::span<const double> accept, int k) {
   AcceptanceScore score;
   const std::size_t n = accept.size();
@@ -120,7 +130,8 @@ AcceptanceScore operator*(double weight, const AcceptanceScore& score) {
           .tokens = weight * score.tokens,
           .rows = weight * score.rows,
           .repeated = weight * score.repeated,
-          .alone = weight * score.alone};
+          .alone = weight * score.alone,
+          .smooth_steps = weight * score.smooth_steps};
 }
 
 struct DraftScorer::State {
@@ -134,7 +145,8 @@ struct DraftScorer::State {
 
   void forward(const ModelWeights& draft, const ReplayRecord& record, std::int32_t begin, std::int32_t n_rows,
                std::int32_t first_logit_row);
-  double score_row(const ReplayRecord& record, std::int32_t answer_index, std::span<const float> row);
+  void score_row(const ReplayRecord& record, std::size_t answer_index, std::span<const float> row);
+  bool apply_lookup(const ReplayRecord& record, std::size_t answer_index, std::span<const float> row);
   double acceptance_of_q(const ReplayRecord& record, std::size_t answer_index);
 
   ModelConfig config;
@@ -148,8 +160,10 @@ struct DraftScorer::State {
   std::vector<float> logits;                         // [kChunkRows, vocab]
   std::vector<std::int32_t> positions, wanted_rows;  // for one chunk
   Distribution q;
-  PromptLookup lookup;  // for one record
-  double alone = 0;     // summed over the rows scored
+  // Of one record:
+  PromptLookup lookup;
+  double alone = 0;                    // summed over the rows scored
+  std::vector<double> accept, smooth;  // [rows scored]; see AcceptanceScore::smooth_steps
 };
 
 // Runs rows [begin, begin + n_rows) of the text; writes logits from row `first_logit_row` (within the chunk) on.
@@ -184,25 +198,35 @@ double DraftScorer::State::acceptance_of_q(const ReplayRecord& record, std::size
   return overlap(record.target[answer_index], record.sampling, q, config.vocab_size).accepted;
 }
 
-double DraftScorer::State::score_row(const ReplayRecord& record, std::int32_t answer_index,
-                                     std::span<const float> row) {
-  const auto index = static_cast<std::size_t>(answer_index);
-  transform_logits(row, record.sampling, {}, q);
-  const double by_draft = acceptance_of_q(record, index);
-  alone += by_draft;
-  if (!prompt_lookup) return by_draft;
-  const auto before = std::span(record.tokens).first(static_cast<std::size_t>(record.prompt_tokens) + index);
+// Applies the prompt lookup to `q`. Returns whether that changed the choice of the row's token.
+bool DraftScorer::State::apply_lookup(const ReplayRecord& record, std::size_t answer_index,
+                                      std::span<const float> row) {
+  if (!prompt_lookup) return false;
+  const auto before = std::span(record.tokens).first(static_cast<std::size_t>(record.prompt_tokens) + answer_index);
   const PromptLookup::Guess guess = lookup.after(before, record.prompt_tokens);
-  if (guess.token < 0) return by_draft;
+  if (guess.token < 0) return false;
   const bool greedy = record.sampling.temperature == 0;
   const PromptLookup::Rival rival = greedy ? rival_of(row, guess.token) : rival_of(q, guess.token);
   lookup.add_drafted(guess, rival, {}, guess.token);
   if (!greedy) {
     mix_guess(guess.token, lookup.weight(guess, rival), q);
-  } else if (lookup.beats(guess, rival)) {
-    q.ids.front() = guess.token;
+    return true;
   }
-  return acceptance_of_q(record, index);
+  if (!lookup.beats(guess, rival)) return false;
+  q.ids.front() = guess.token;
+  return true;
+}
+
+// Adds the row's acceptance to `accept` and `smooth`.
+void DraftScorer::State::score_row(const ReplayRecord& record, std::size_t answer_index, std::span<const float> row) {
+  transform_logits(row, record.sampling, {}, q);
+  const double by_draft = acceptance_of_q(record, answer_index);
+  alone += by_draft;
+  const bool by_lookup = apply_lookup(record, answer_index, row);
+  accept.push_back(by_lookup ? acceptance_of_q(record, answer_index) : by_draft);
+  const bool is_expected = record.sampling.temperature > 0 && record.rule != AcceptanceRule::kCoupled;
+  const TopK& p = record.target[answer_index];
+  smooth.push_back(by_lookup || is_expected || p.ids.empty() ? accept.back() : raw_overlap(p, row));
 }
 
 DraftScorer::DraftScorer(const ModelConfig& draft_shape, std::int32_t max_tokens, kernels::ThreadPool& pool,
@@ -235,28 +259,27 @@ AcceptanceScore DraftScorer::score(const ModelWeights& draft, const ReplayRecord
   SLIP_CHECK(state.pages.reserve(std::max(n_rows, 0)), "the cache was sized for max_tokens");
   state.alone = 0;
   state.lookup = PromptLookup();
-  std::vector<double> accept(record.target.size(), 0.0);
+  state.accept.clear();
+  state.smooth.clear();
   const std::int32_t first_row = record.prompt_tokens - 1;  // predicts answer token 0
-  std::int32_t n_scored = 0;
   for (std::int32_t begin = 0; begin < n_rows; begin += kChunkRows) {
     const std::int32_t rows = std::min(kChunkRows, n_rows - begin);
     const std::int32_t first_logit = std::clamp(first_row - begin, 0, rows);
     state.forward(draft, record, begin, rows, first_logit);
-    for (std::int32_t row = first_logit; row < rows; ++row, ++n_scored) {
+    for (std::int32_t row = first_logit; row < rows; ++row) {
       const std::size_t vocab = static_cast<std::size_t>(state.config.vocab_size);
       const std::span logits(state.logits.data() + static_cast<std::size_t>(row - first_logit) * vocab, vocab);
-      accept[static_cast<std::size_t>(begin + row - first_row)] =
-          state.score_row(record, begin + row - first_row, logits);
+      state.score_row(record, static_cast<std::size_t>(begin + row - first_row), logits);
     }
   }
-  const auto undrafted = static_cast<double>(accept.size()) - n_scored;  // beyond the draft's context
-  accept.resize(static_cast<std::size_t>(n_scored));
-  AcceptanceScore score = walk_chain(accept, k);
-  score.rows = n_scored;
+  AcceptanceScore score = walk_chain(state.accept, k);
+  score.rows = static_cast<double>(state.accept.size());
   score.alone = state.alone;
+  const double undrafted = static_cast<double>(record.target.size()) - score.rows;  // beyond the draft's context
   const auto answer = std::span(record.tokens).subspan(static_cast<std::size_t>(record.prompt_tokens));
   score.repeated = count_repeated_tokens(answer);
   score.steps += undrafted;
+  score.smooth_steps = walk_chain(state.smooth, k).steps + undrafted;
   score.tokens += undrafted;
   return score;
 }

@@ -19,6 +19,9 @@ struct AcceptanceScore {
   double rows = 0;      // scored rows of the answer
   double repeated = 0;  // answer tokens inside an 8-gram seen before in the same answer
   double alone = 0;     // expected number of rows whose token the draft alone gets accepted, without lookup
+  // As `steps`, but a row of greedy or coupled traffic that the draft decides counts with raw_overlap() instead of 0 or
+  // 1. So it changes smoothly with the weights, and tells two versions apart on far fewer answers.
+  double smooth_steps = 0;
   double alpha() const { return accepted + first_rejections > 0 ? accepted / (accepted + first_rejections) : 0; }
   double alpha_alone() const { return rows > 0 ? alone / rows : 0; }  // over all rows, not only those a chain reaches
   double accepted_length() const { return steps > 0 ? tokens / steps : 0; }
@@ -31,6 +34,7 @@ struct AcceptanceScore {
     rows += other.rows;
     repeated += other.repeated;
     alone += other.alone;
+    smooth_steps += other.smooth_steps;
     return *this;
   }
 };
@@ -44,6 +48,9 @@ struct RowOverlap {
 };
 // Computes a row's overlap. `q` is already transformed; `p` is raw and gets the same transform here. Pure.
 RowOverlap overlap(const TopK& p, const SamplingParams& sampling, const Distribution& q, std::int32_t vocab_size);
+// Σ min(p, q) over the stored ids at temperature 1, for a draft's raw `logits`: P(accepted) if the request were sampled
+// without a transform. Pure.
+double raw_overlap(const TopK& p, std::span<const float> logits);
 
 // Simulates chains of `k` drafted tokens along an answer, where row i accepts with probability accept[i] (0 or 1 for
 // greedy and coupled traffic). Returns the expected accepted tokens, first rejections and steps. The first token comes

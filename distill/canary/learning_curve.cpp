@@ -4,22 +4,21 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <span>
 
 namespace slip {
 namespace {
 
-constexpr std::size_t kPoints = 12;
-constexpr std::size_t kExportsWithoutStart = 3;  // enough exports for a slope without the start
+constexpr std::size_t kKept = 12;
 constexpr double kDecaySteps = 50;  // decay of the prior slope; with Muon, sql and code flatten after 80 to 120 steps
-constexpr double kForgettingSteps = 100;  // a point this far back has weight 1/e
+constexpr double kForgettingSteps = 100;  // a measurement this far back has weight 1/e
 // Prior slope in α per step of a draft of which nothing is accepted; the total rise is .50. In 24, 48, 96 steps of 8
 // requests sql rose from .01 to .37, .42, .48, and code from .08 to .15, .30, .44 (bench/ablate, Muon, one step per
 // request).
 constexpr double kFirstSlope = 0.010;
-constexpr double kLeastSlopeSpread = 0.0001;  // α per step: a seemingly flat curve may still rise by .005
-constexpr double kRequestSpread = 0.1;        // standard deviation of one request's difference in α
-constexpr double kExactly = 50;    // weight in requests of an exactly known point: little noise, limited weight
+constexpr double kLeastSlopeSpread = 0.0002;
+// Standard deviation of the base draft's offset. The first steps on new text add .2 at once to a draft to which that
+// text is new, and take .02 from one that knows some of it.
+constexpr double kOffsetSpread = 0.1;
 constexpr double kFirstSteps = 8;  // a curve rises with log(1 + steps / 8)
 
 struct Slope {
@@ -30,45 +29,23 @@ double log_steps(double steps) {
   return std::log1p(std::max(steps, 0.0) / kFirstSteps);
 }
 
-// The points that predict the coming rise. The start is left out: with it, .40 after 46 steps of sql predicted .12 for
-// the next 40.
-std::span<const CurvePoint> telling(const std::vector<CurvePoint>& points) {
-  const bool has_start = points.size() > kExportsWithoutStart && points.front().steps == 0;
-  return std::span(points).subspan(has_start ? 1 : 0);
-}
-
-// Weighted least squares over log_steps(). The precision assumes independent points with the spread above.
-Slope fit(std::span<const CurvePoint> points) {
-  const double latest = points.empty() ? 0 : points.back().steps;
-  double sum_w = 0, sum_x = 0, sum_y = 0;
-  const auto weight = [&](const CurvePoint& point) {
-    return point.requests / (kRequestSpread * kRequestSpread) * std::exp((point.steps - latest) / kForgettingSteps);
-  };
-  for (const CurvePoint& point : points) {
-    sum_w += weight(point);
-    sum_x += weight(point) * log_steps(point.steps);
-    sum_y += weight(point) * (point.alpha - point.alpha_base);
-  }
-  if (sum_w <= 0) return {};
-  const double mean_x = sum_x / sum_w, mean_y = sum_y / sum_w;
+// Weighted least squares of the rise over log_steps(), plus an offset that all rises from the base draft share.
+Slope fit(const std::vector<MeasuredRise>& measured) {
   double sum_xx = 0, sum_xy = 0;
-  for (const CurvePoint& point : points) {
-    const double x = log_steps(point.steps) - mean_x, y = point.alpha - point.alpha_base - mean_y;
-    sum_xx += weight(point) * x * x;
-    sum_xy += weight(point) * x * y;
+  double base_w = 1 / (kOffsetSpread * kOffsetSpread), base_x = 0, base_y = 0;
+  for (const MeasuredRise& one : measured) {
+    const double weight = std::exp((one.to_steps - measured.back().to_steps) / kForgettingSteps) /
+                          (one.gain.deviation * one.gain.deviation);
+    const double x = log_steps(one.to_steps) - log_steps(one.from_steps);
+    sum_xx += weight * x * x;
+    sum_xy += weight * x * one.gain.mean;
+    if (one.from_steps > 0) continue;
+    base_w += weight;
+    base_x += weight * x;
+    base_y += weight * one.gain.mean;
   }
-  return sum_xx > 0 ? Slope{sum_xy / sum_xx, sum_xx} : Slope{};
-}
-
-bool is_measured(const CurvePoint& point) {
-  return point.requests > 0 && std::isfinite(point.alpha) && std::isfinite(point.alpha_base);
-}
-
-void pool(CurvePoint& point, const CurvePoint& more) {
-  const double share = more.requests / (point.requests + more.requests);
-  point.alpha += share * (more.alpha - point.alpha);
-  point.alpha_base += share * (more.alpha_base - point.alpha_base);
-  point.requests += more.requests;
+  const double precision = sum_xx - base_x * base_x / base_w;
+  return precision > 0 ? Slope{(sum_xy - base_x * base_y / base_w) / precision, precision} : Slope{};
 }
 
 }  // namespace
@@ -78,36 +55,22 @@ LearningCurve::LearningCurve(double alpha_at_start, double share_drafted) {
   room_ = share_drafted * left * left * left * left * left;
 }
 
-void LearningCurve::start_from_base() {
-  add({.steps = 0, .alpha = 0, .alpha_base = 0, .requests = kExactly});
+void LearningCurve::add(const MeasuredRise& measured) {
+  if (!std::isfinite(measured.gain.mean) || !std::isfinite(measured.gain.deviation) || measured.gain.deviation <= 0) {
+    return;
+  }
+  if (measured.to_steps < latest_steps()) measured_.clear();
+  measured_.push_back(measured);
+  if (measured_.size() > kKept) measured_.erase(measured_.begin());
 }
 
-CurvePoint* LearningCurve::known(double steps) {
-  const auto found =
-      std::find_if(points_.begin(), points_.end(), [&](const CurvePoint& point) { return point.steps == steps; });
-  return found == points_.end() ? nullptr : &*found;
-}
-
-void LearningCurve::add_to_known(const CurvePoint& more) {
-  CurvePoint* const point = known(more.steps);
-  if (point != nullptr && is_measured(more)) pool(*point, more);
-}
-
-void LearningCurve::add(const CurvePoint& point) {
-  if (!is_measured(point)) return;
-  if (CurvePoint* const same = known(point.steps)) return pool(*same, point);
-  if (!points_.empty() && point.steps < points_.back().steps) points_.clear();
-  points_.push_back(point);
-  if (points_.size() > kPoints) points_.erase(points_.begin());
-}
-
-LearningCurve::Rise LearningCurve::rise(double steps) const {
+ExpectedGain LearningCurve::rise(double steps) const {
   if (steps <= 0) return {};
   const double reach = kDecaySteps * (1 - std::exp(-steps / kDecaySteps));
   const double prior_slope = kFirstSlope * room_ * std::exp(-latest_steps() / kDecaySteps);
   const double prior_mean = prior_slope * reach, prior_spread = (prior_slope + kLeastSlopeSpread) * reach;
   const double prior_precision = 1 / (prior_spread * prior_spread);
-  const Slope seen = fit(telling(points_));
+  const Slope seen = fit(measured_);
   const double log_reach = log_steps(latest_steps() + steps) - log_steps(latest_steps());
   const double seen_precision = seen.precision / (log_reach * log_reach);
   const double precision = prior_precision + seen_precision;
@@ -116,7 +79,7 @@ LearningCurve::Rise LearningCurve::rise(double steps) const {
 }
 
 double LearningCurve::predicted_gain(double steps) const {
-  const Rise expected = rise(steps);
+  const ExpectedGain expected = rise(steps);
   if (expected.deviation <= 0) return std::max(expected.mean, 0.0);
   const double z = expected.mean / expected.deviation;
   const double density = std::exp(-z * z / 2) / std::sqrt(2 * std::numbers::pi);

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "distill/canary/draft_scorer.h"
+#include "distill/canary/expected_gain.h"
 
 namespace slip {
 
@@ -47,6 +48,19 @@ class GainEstimate {
   double tokens_ = 0, steps_newer_ = 0, steps_older_ = 0;
 };
 
+// What the smooth counts of a few requests say about the gain in α. They vary a third to a half as much between
+// requests as the counted steps do. But they also rise when a draft only gets surer of what it already proposes, which
+// the deviation does not cover. O(1) in memory and time.
+class SmoothGain {
+ public:
+  void add(const PairedScore& pair);
+  // The deviation is infinite while nothing was tested.
+  ExpectedGain gain() const;
+
+ private:
+  double n_ = 0, saved_ = 0, saved_squared_ = 0, tested_ = 0;
+};
+
 // The wealth of bets that x, a number of target steps, is positive: an e-process, kept as its logarithm. Each request
 // multiplies the wealth of bet λ by 1 + tanh(λx), and the evidence is the mean over two λ (method of mixtures).
 //
@@ -73,8 +87,8 @@ class SignBets {
 //
 // Successors: the betting argument holds for a predictable sequence of candidates, each chosen before the scores that
 // it is bet on. So a later export of the same trainer inherits the evidence of the earlier ones if that is positive,
-// and else starts anew. This is the CUSUM e-detector (Shin, Ramdas, Rinaldo 2023) restarted at exports: among n exports
-// none of which is better, the expected number whose evidence reaches E is at most n / E. Evidence that a candidate is
+// and else starts anew. This is the CUSUM e-detector (Shin, Ramdas, Rinaldo 2023) restarted at exports: if no export is
+// better, the expected number of times that the evidence reaches E is at most begun() / E. Evidence that a candidate is
 // not better by the margin concerns the newest export only.
 class PairedTest {
  public:
@@ -85,7 +99,6 @@ class PairedTest {
   // trained on or that was added before.
   void add(const PairedScore& pair);
   // Starts a later export of the same trainer; the following pairs are about it. Any other candidate needs a new test.
-  // An export that no pair was about does not count.
   void begin_successor();
 
   double log_evidence_better() const { return better_.log_evidence(); }  // against gain ≤ 0; may be inherited
@@ -93,15 +106,17 @@ class PairedTest {
 
   std::size_t size() const { return size_; }          // pairs behind log_evidence_better()
   std::size_t own_size() const { return own_size_; }  // pairs about the newest export
-  std::size_t exports() const { return exports_; }    // candidates since the test began, including the newest
+  std::size_t begun() const { return begun_; }        // times that the evidence began anew, including the first
   Gain gain() const { return all_.gain(); }           // over size() pairs
   Gain own_gain() const { return own_.gain(); }       // over own_size() pairs
+  ExpectedGain own_smooth_gain() const { return own_smooth_.gain(); }  // over own_size() pairs
 
  private:
   double margin_;
   SignBets better_, below_margin_;
   GainEstimate all_, own_;
-  std::size_t size_ = 0, own_size_ = 0, exports_ = 1;
+  SmoothGain own_smooth_;
+  std::size_t size_ = 0, own_size_ = 0, begun_ = 1;
 };
 
 // A sequential watch of a live version against an older one, as long as it serves. It bets that live is worse: with
@@ -122,6 +137,7 @@ class LiveWatch {
   double log_evidence_worse() const;
   std::size_t size() const { return size_; }
   Gain gain() const { return gain_.gain(); }  // of live over the older one; weights halve every 200 requests
+  ExpectedGain smooth_gain() const { return smooth_.gain(); }  // the same by smooth counts, over size() requests
 
  private:
   static constexpr std::size_t kBets = 3;
@@ -129,6 +145,7 @@ class LiveWatch {
 
   std::array<double, kBets> log_wealth_{};
   GainEstimate gain_{0.99654};  // 2^(−1/200)
+  SmoothGain smooth_;
   std::size_t size_ = 0;
 };
 

@@ -130,17 +130,6 @@ TEST_F(CanaryScorerTest, ABetterCandidateAsksTheHeldOutTextBeforeItIsPublished) 
   EXPECT_TRUE(notes_.kinds.empty());
 }
 
-// Regression: the curve kept an export's lucky score from its publication, whatever the version's later score was.
-TEST_F(CanaryScorerTest, WhatTheLiveVersionDoesIsAddedToItsPointOfTheCurve) {
-  serve(tiny_weights(9));
-  topic_.live.optimizer_steps = 5;
-  topic_.curve.start_from_base();
-  topic_.curve.add({.steps = 5, .alpha = 0.9, .alpha_base = 0.1, .requests = 2});
-  const double hoped = topic_.curve.predicted_gain(40);
-  for (std::uint64_t sequence = 1; sequence <= 20; ++sequence) canary_.score_new(topic_, waiting(sequence));
-  EXPECT_LT(topic_.curve.predicted_gain(40), 0.5 * hoped);
-}
-
 // A candidate that is bad on held-out text is not published, whatever its score on new text.
 TEST_F(CanaryScorerTest, NegativeTheHeldOutTextCanObject) {
   make_candidate(/*cut_off=*/0, good_weights());

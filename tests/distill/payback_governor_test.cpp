@@ -272,7 +272,7 @@ TEST(PaybackGovernor, WaitingRequestsChangeNothing) {
 TEST(PaybackGovernor, StepsFollowTheCurveOfTheirTopic) {
   Scene scene;
   LearningCurve flat;
-  for (const double steps : {40, 80, 120, 160, 200, 240}) flat.add({steps, 0.5, 0.3, 400});
+  for (const double steps : {40, 80, 120, 160, 200}) flat.add({steps, steps + 40, {0, 0.001}});
   TopicProgress trained{.topic = 0, .requests_seen = 1000, .steps_done = 240, .curve = &flat, .alpha_live = 0.5};
   const TopicProgress fresh{.topic = 1, .requests_seen = 8};
   EXPECT_FALSE(scene.governor->allow_step(trained).allowed);
@@ -282,7 +282,7 @@ TEST(PaybackGovernor, StepsFollowTheCurveOfTheirTopic) {
   EXPECT_TRUE(scene.governor->allow_step(trained).allowed) << "looks again";
 }
 
-// Half a step per request at first, where the first 16 requests count twice; a quarter of a step later.
+// One step per request; three eighths of a step later.
 TEST(PaybackGovernor, ABusyEngineIsAskedForFewerStepsAsATopicAges) {
   Scene scene({.payback_s = 1e9});
   scene.run_busy(6, LearningUnit::kTraining);
@@ -292,10 +292,10 @@ TEST(PaybackGovernor, ABusyEngineIsAskedForFewerStepsAsATopicAges) {
     EXPECT_STREQ(scene.governor->allow_step(topic).reason, "waits for requests");
     return topic.steps_done;
   };
-  EXPECT_EQ(steps_by(8), 12U);
+  EXPECT_EQ(steps_by(8), 8U);
   EXPECT_EQ(steps_by(48), 48U);
-  EXPECT_EQ(steps_by(96), 63U);
-  EXPECT_EQ(steps_by(960), 384U);
+  EXPECT_EQ(steps_by(96), 66U);
+  EXPECT_EQ(steps_by(960), 390U);
 }
 
 }  // namespace

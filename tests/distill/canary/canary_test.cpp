@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 #include <cmath>
+#include <limits>
+#include <optional>
 #include <vector>
 
 #include "engine/sampling/random.h"
@@ -19,13 +21,23 @@ AcceptanceScore score_of(double accepted, double first_rejections) {
   return score;
 }
 
-PairedScore pair_that_saves(double steps) {
-  return {score_of(40 + steps, 40 - steps), score_of(40, 40)};
+// The smooth counts see `smooth` saved steps.
+PairedScore pair_that_saves(double steps, double smooth) {
+  PairedScore pair{score_of(40 + steps, 40 - steps), score_of(40, 40)};
+  pair.live.smooth_steps = 41;
+  pair.candidate.smooth_steps = 41 - smooth;
+  return pair;
 }
 
-PairedTest test_of(std::size_t n, double steps, double margin = CanaryOptions{}.margin) {
+// The smooth counts know nothing: their gain is the margin.
+PairedScore pair_that_saves(double steps) {
+  return pair_that_saves(steps, 80 * CanaryOptions{}.margin);
+}
+
+PairedTest test_of(std::size_t n, double steps, double margin = CanaryOptions{}.margin,
+                   std::optional<double> smooth = std::nullopt) {
   PairedTest test(margin);
-  for (std::size_t i = 0; i < n; ++i) test.add(pair_that_saves(steps));
+  for (std::size_t i = 0; i < n; ++i) test.add(pair_that_saves(steps, smooth.value_or(80 * margin)));
   return test;
 }
 
@@ -36,34 +48,46 @@ TEST(Canary, ExportsOfAYoungTrainerAreCloseTogether) {
   EXPECT_EQ(steps_between_exports(5, 100'000), 20U);
 }
 
-TEST(Canary, TheFirstExportNeedsItsOddsAndLaterOnesMore) {
+TEST(Canary, EvidenceThatBeganAnewNeedsHigherOdds) {
   const CanaryOptions options;
   EXPECT_EQ(required_odds(options, 1), 20);
-  EXPECT_EQ(required_odds(options, 2), 25);
-  EXPECT_EQ(required_odds(options, 37), 200);
-  EXPECT_EQ(required_odds(options, 10'000), 200);
-  // Fifteen requests of one saved step are odds of 23: enough for the first export, too little for the ninth.
+  EXPECT_EQ(required_odds(options, 2), 35);
+  EXPECT_EQ(required_odds(options, 10'000), 800);
+  // Fifteen requests of one saved step are odds of 23: enough at first, too little after five exports that lost.
   EXPECT_EQ(evaluate_candidate(options, test_of(16, 1)).outcome, CanaryOutcome::kPublish);
-  PairedTest ninth(options.margin);
-  for (int i = 0; i < 8; ++i) {
-    ninth.add(pair_that_saves(0));
-    ninth.begin_successor();
+  PairedTest sixth(options.margin);
+  for (int i = 0; i < 5; ++i) {
+    sixth.add(pair_that_saves(-1));
+    sixth.begin_successor();
   }
-  for (int i = 0; i < 16; ++i) ninth.add(pair_that_saves(1));
-  EXPECT_EQ(evaluate_candidate(options, ninth).outcome, CanaryOutcome::kUndecided);
+  for (int i = 0; i < 16; ++i) sixth.add(pair_that_saves(1));
+  EXPECT_EQ(evaluate_candidate(options, sixth).outcome, CanaryOutcome::kUndecided);
 }
 
-TEST(Canary, APromisedRiseTakesFewerOddsAndNoneTakesMore) {
+TEST(Canary, ASmoothGainTakesFewerOddsAndNoneTakesMore) {
   constexpr double kMargin = 0.005;
-  EXPECT_DOUBLE_EQ(prior_odds({.mean = kMargin, .deviation = 0.01}, kMargin), 1);
-  EXPECT_DOUBLE_EQ(prior_odds({.mean = 0.3, .deviation = 0.01}, kMargin), 20);
-  EXPECT_DOUBLE_EQ(prior_odds({.mean = -0.3, .deviation = 0.01}, kMargin), 0.25);
-  EXPECT_DOUBLE_EQ(prior_odds({.mean = 0.01, .deviation = 0}, kMargin), 20);
-  EXPECT_DOUBLE_EQ(prior_odds({.mean = 0, .deviation = 0}, kMargin), 0.25);
-  const PairedTest nine = test_of(9, 1);  // odds of 6
-  EXPECT_EQ(evaluate_candidate({}, nine, 1).outcome, CanaryOutcome::kUndecided);
-  EXPECT_EQ(evaluate_candidate({}, nine, 5).outcome, CanaryOutcome::kPublish);
-  EXPECT_EQ(evaluate_candidate({}, test_of(16, 1), 0.25).outcome, CanaryOutcome::kUndecided);
+  EXPECT_DOUBLE_EQ(odds_by_smooth_gain({.mean = kMargin, .deviation = 0.01}, kMargin), 1);
+  EXPECT_DOUBLE_EQ(odds_by_smooth_gain({}, kMargin), 0.25);
+  EXPECT_DOUBLE_EQ(odds_by_smooth_gain({.mean = -0.3, .deviation = 0.01}, kMargin), 0.25);
+  EXPECT_DOUBLE_EQ(odds_by_smooth_gain({.deviation = std::numeric_limits<double>::infinity()}, kMargin), 1);
+  EXPECT_DOUBLE_EQ(odds_by_smooth_gain({.mean = 0.005, .deviation = 0}, 0), 20) << "a sure gain of two errors or more";
+  const double sure = odds_by_smooth_gain({.mean = 0.05, .deviation = 0.001}, kMargin);
+  EXPECT_GT(sure, odds_by_smooth_gain({.mean = 0.05, .deviation = 0.03}, kMargin));
+  // Nine requests of one saved step are odds of 6, by the counted steps alone too few.
+  EXPECT_EQ(evaluate_candidate({}, test_of(9, 1, kMargin, 0.4)).outcome, CanaryOutcome::kUndecided);
+  EXPECT_EQ(evaluate_candidate({}, test_of(9, 1, kMargin, 6)).outcome, CanaryOutcome::kPublish);
+  EXPECT_EQ(evaluate_candidate({}, test_of(16, 1, kMargin, -3)).outcome, CanaryOutcome::kUndecided);
+}
+
+// Regression: a trainer whose first exports were worse on few answers lost all its steps, and its topic learned nothing
+// for 128 requests, while the smooth counts already rose.
+TEST(Canary, ALossThatTheSmoothCountsDenyIsRefusedButNotHarmful) {
+  const CanaryVerdict denied = evaluate_candidate({}, test_of(12, -3, CanaryOptions{}.margin, 2));
+  EXPECT_EQ(denied.outcome, CanaryOutcome::kRefuse);
+  EXPECT_FALSE(denied.harmful);
+  const CanaryVerdict confirmed = evaluate_candidate({}, test_of(12, -3, CanaryOptions{}.margin, -2));
+  EXPECT_EQ(confirmed.outcome, CanaryOutcome::kRefuse);
+  EXPECT_TRUE(confirmed.harmful);
 }
 
 TEST(Canary, TooFewRequestsNeverPublish) {
@@ -148,7 +172,7 @@ TEST(Canary, HeldOutTextObjectsToAClearLossOnly) {
   const auto objection = heldout_objection(sums(40, 50), 16, verdict);
   ASSERT_TRUE(objection.has_value());
   EXPECT_EQ(objection->outcome, CanaryOutcome::kRefuse);
-  EXPECT_LT(objection->gain_high, 0) << "the trainer starts over";
+  EXPECT_TRUE(objection->harmful) << "the trainer starts over";
   EXPECT_NE(objection->reason.find("held-out"), std::string::npos) << objection->reason;
 }
 

@@ -155,6 +155,24 @@ TEST(Overlap, ADraftEqualToTheTargetIsAcceptedUpToTheTail) {
   EXPECT_LT(found.captured, 1);
 }
 
+TEST(RawOverlap, IsTheOverlapAtTemperatureOne) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const auto p = random_logits(seed, 200, 1.5), logits = random_logits(seed + 100, 200, 1.5);
+    Distribution q;
+    transform_logits(logits, {}, {}, q);
+    EXPECT_NEAR(raw_overlap(top_of(p, 32), logits), overlap(top_of(p, 32), {}, q, 200).accepted, 1e-5);
+  }
+  EXPECT_EQ(raw_overlap({}, std::vector<float>{1, 2, 3}), 0);
+}
+
+// The known error of smooth counts: a draft that is surer of the same token overlaps more, and no more is accepted.
+TEST(RawOverlap, GrowsWithADraftThatIsSurer) {
+  TopK sure;
+  sure.ids = {1};
+  sure.logprobs = {-0.01F};
+  EXPECT_GT(raw_overlap(sure, std::vector<float>{0, 2, 0}), raw_overlap(sure, std::vector<float>{0, 1, 0}) + 0.1);
+}
+
 // ---- the scorer
 
 // The draft's own next token after `tokens`, computed row by row the way serving does.
@@ -278,6 +296,26 @@ TEST_F(DraftScorerTest, SampledTrafficIsScoredByTheOverlap) {
   const AcceptanceScore score = scorer_.score(*weights, record, 3);
   EXPECT_GT(score.alpha(), 0);
   EXPECT_LT(score.alpha(), 0.5);
+}
+
+// Where the rule gives 0 or 1, the smooth count takes the overlap; where it gives the expectation, the same.
+TEST_F(DraftScorerTest, SmoothStepsAreExpectationsUnderEveryRule) {
+  const auto weights = tiny_weights(4);
+  PlainDraft plain(*weights);
+  for (const float temperature : {0.0F, 0.8F}) {
+    ReplayRecord record = half_known(plain, 12, temperature, 90);
+    const double smooth = scorer_.score(*weights, record, 3).smooth_steps;
+    EXPECT_NE(smooth, std::floor(smooth));
+    EXPECT_GT(smooth, 90 / 4.0);
+    EXPECT_LT(smooth, 90);
+    record.seed += 1;
+    EXPECT_EQ(scorer_.score(*weights, record, 3).smooth_steps, smooth) << "no draw enters it";
+  }
+  ReplayRecord sampled = answered(3);
+  sampled.sampling.temperature = 0.8F;
+  sampled.rule = AcceptanceRule::kRejection;
+  const AcceptanceScore score = scorer_.score(*weights, sampled, 3);
+  EXPECT_EQ(score.smooth_steps, score.steps);
 }
 
 // A repetitive answer, scored with a draft that does not predict it.

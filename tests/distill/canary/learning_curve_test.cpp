@@ -4,30 +4,42 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <initializer_list>
+#include <limits>
 #include <numbers>
-#include <utility>
 
 #include "engine/sampling/random.h"
 
 namespace slip {
 namespace {
 
-// A trainer whose true rate above the base draft's rises to `height` with a time constant, seen through noise.
+// A trainer whose true rate above the base draft's rises to `height` with a time constant, measured with noise against
+// an earlier export.
 struct Trainer {
   double height = 0.15, time_constant = 40, requests = 16;
   std::uint64_t seed = 1;
   std::uint32_t n = 0;
 
-  CurvePoint at(double steps) {
+  double level(double steps) const { return height * (1 - std::exp(-steps / time_constant)); }
+  MeasuredRise between(double from, double to) {
     const double u = uniform({seed, 0, 1}, RandomPurpose::kDraft, n),
                  v = uniform({seed, 0, 2}, RandomPurpose::kDraft, n);
     ++n;
     const double normal = std::sqrt(-2 * std::log(u + 1e-12)) * std::cos(2 * std::numbers::pi * v);
-    const double alpha_base = 0.3 + 0.1 * v;  // texts differ more than drafts
-    const double rise = height * (1 - std::exp(-steps / time_constant));
-    return {steps, alpha_base + rise + 0.1 / std::sqrt(requests) * normal, alpha_base, requests};
+    const double deviation = 0.04 / std::sqrt(requests);
+    return {from, to, {level(to) - level(from) + deviation * normal, deviation}};
   }
 };
+
+// Exports at the given steps, each measured against the one before.
+LearningCurve curve_of(Trainer& trainer, std::initializer_list<double> steps, LearningCurve curve = LearningCurve()) {
+  double before = 0;
+  for (const double at : steps) {
+    curve.add(trainer.between(before, at));
+    before = at;
+  }
+  return curve;
+}
 
 TEST(LearningCurve, AFreshTopicMayInvest) {
   const LearningCurve curve;
@@ -43,38 +55,35 @@ TEST(LearningCurve, OnlyWhatProposalsWaitForIsToBeLearned) {
   EXPECT_NEAR(LearningCurve(0.1, 0.4).rise(40).mean, 0.4 * alone, 1e-9);
 }
 
-// An export that was published after six lucky requests is corrected by the next sixty.
-TEST(LearningCurve, LaterRequestsPutALuckyExportRight) {
-  LearningCurve curve(0.4);
-  curve.start_from_base();
-  curve.add({20, 0.475, 0.40, 6});
-  const double hoped = curve.predicted_gain(40);
-  for (int i = 0; i < 60; ++i) curve.add_to_known({20, 0.39, 0.40, 1});
-  EXPECT_LT(curve.predicted_gain(40), 0.5 * hoped);
-  const double before = curve.predicted_gain(40);
-  curve.add_to_known({4, 0.9, 0.1, 100});
-  EXPECT_EQ(curve.predicted_gain(40), before) << "no such export";
-}
-
 TEST(LearningCurve, ARisingCurveIsPredictedToRise) {
   int n_close = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    Trainer trainer{.time_constant = 80, .requests = 32, .seed = seed};
-    LearningCurve curve;
-    for (const double steps : {0, 20, 40, 60}) curve.add(trainer.at(steps));
-    const double truth = 0.15 * (std::exp(-60.0 / 80) - std::exp(-100.0 / 80));
-    n_close += std::abs(curve.predicted_gain(40) - truth) < 0.03 ? 1 : 0;
+    Trainer trainer{.time_constant = 80, .seed = seed};
+    const double gain = curve_of(trainer, {20, 30, 40, 50, 60}).predicted_gain(40);
+    n_close += std::abs(gain - (trainer.level(100) - trainer.level(60))) < 0.03 ? 1 : 0;
   }
   EXPECT_GE(n_close, 17);
+}
+
+// Regression: the early draft on sql rises by .11 for each doubling and a half of its steps, up to 800 of them. A curve
+// that was fitted to counted steps and took a draft of that acceptance for flat promised it .001 after 280.
+TEST(LearningCurve, ALongRiseIsPredictedToGoOn) {
+  const auto level = [](double steps) { return 0.11 * std::log1p(steps / 8); };
+  LearningCurve curve(0.345);
+  double before = 61;
+  for (const double steps : {74, 91, 112, 137, 168, 202, 242, 281}) {
+    curve.add({before, steps, {level(steps) - level(before), 0.01}});
+    before = steps;
+  }
+  EXPECT_GT(curve.predicted_gain(40), 0.5 * (level(321) - level(281)));
 }
 
 // Measured on sql: a straight line through 26 steps that gained .37 predicted .43 more.
 TEST(LearningCurve, ACurveThatBendsPromisesNoLine) {
   LearningCurve curve(0.01);
-  curve.start_from_base();
-  for (const auto& [steps, alpha] : {std::pair{5.0, 0.28}, {17.0, 0.34}, {27.0, 0.37}}) {
-    curve.add({steps, alpha, 0.01, 12});
-  }
+  curve.add({0, 5, {0.27, 0.02}});
+  curve.add({5, 17, {0.06, 0.02}});
+  curve.add({5, 27, {0.09, 0.02}});
   EXPECT_LT(curve.predicted_gain(40), 0.25);
   EXPECT_GT(curve.predicted_gain(40), 0.05);
 }
@@ -82,23 +91,32 @@ TEST(LearningCurve, ACurveThatBendsPromisesNoLine) {
 // Measured on sql, a little later: the gain of the first steps does not repeat. The actual gain was .05.
 TEST(LearningCurve, TheFirstRiseIsNotPromisedAgain) {
   LearningCurve curve(0.01);
-  curve.start_from_base();
-  for (const auto& [steps, alpha] : {std::pair{5.0, 0.28}, {17.0, 0.34}, {27.0, 0.37}, {46.0, 0.40}}) {
-    curve.add({steps, alpha, 0.01, 12});
-  }
+  curve.add({0, 5, {0.27, 0.02}});
+  curve.add({5, 17, {0.06, 0.02}});
+  curve.add({17, 27, {0.03, 0.02}});
+  curve.add({27, 46, {0.03, 0.02}});
   EXPECT_LT(curve.predicted_gain(40), 0.09);
   EXPECT_GT(curve.predicted_gain(40), 0.03);
+}
+
+// Measured on math with the early draft: the first export was worse than the base draft, the next ones rose.
+TEST(LearningCurve, AnExportBelowTheBaseDraftDoesNotEndTraining) {
+  LearningCurve curve(0.285);
+  curve.add({0, 30, {-0.016, 0.013}});
+  EXPECT_GT(curve.predicted_gain(40), 0.01);
+  curve.add({0, 45, {-0.004, 0.010}});
+  EXPECT_GT(curve.predicted_gain(40), 0.01);
 }
 
 TEST(LearningCurve, AFlatCurveComesToNothingWithTheData) {
   int n_flat = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Trainer trainer{.seed = seed};
-    LearningCurve curve;
     double before = 1;
-    for (int steps = 0; steps <= 400; steps += 20) {
+    LearningCurve curve;
+    for (int steps = 0; steps < 400; steps += 20) {
       if (steps == 100) before = curve.predicted_gain(40);
-      curve.add(trainer.at(steps));
+      curve.add(trainer.between(steps, steps + 20));
     }
     EXPECT_LT(curve.predicted_gain(40), before);
     n_flat += curve.predicted_gain(40) < 0.003 ? 1 : 0;
@@ -109,29 +127,14 @@ TEST(LearningCurve, AFlatCurveComesToNothingWithTheData) {
 // A trainer that never learns costs a bounded number of steps: the prior fades within the first hundred.
 TEST(LearningCurve, ATrainerThatNeverLearnsIsFoundOut) {
   Trainer trainer{.height = 0, .requests = 64};
-  LearningCurve curve;
-  for (int steps = 0; steps <= 160; steps += 20) curve.add(trainer.at(steps));
-  EXPECT_LT(curve.predicted_gain(40), 0.006);
-}
-
-// The first export's slope starts at the base draft's point; without it the curve would have a level but no slope.
-TEST(LearningCurve, OneExportOfATrainerThatStartedFromTheBaseIsASlope) {
-  const auto after = [](bool from_base, double gain) {
-    LearningCurve curve(0.4);
-    if (from_base) curve.start_from_base();
-    curve.add({20, 0.4 + gain, 0.4, 40});
-    return curve.rise(40).mean;
-  };
-  EXPECT_DOUBLE_EQ(after(false, 0.2), after(false, -0.05));
-  EXPECT_GT(after(true, 0.2), 2 * after(false, 0.2));
-  EXPECT_LT(after(true, -0.05), 0);
+  EXPECT_LT(curve_of(trainer, {20, 40, 60, 80, 100, 120, 140, 160}).predicted_gain(40), 0.006);
 }
 
 TEST(LearningCurve, UncertaintyHasAValueThatMoreRequestsTakeAway) {
   LearningCurve vague, sure;
-  for (const double steps : {0, 40, 80, 120}) {
-    vague.add({steps, 0.4, 0.3, 2});
-    sure.add({steps, 0.4, 0.3, 200});
+  for (const double steps : {40, 80, 120}) {
+    vague.add({steps, steps + 40, {0, 0.05}});
+    sure.add({steps, steps + 40, {0, 0.005}});
   }
   EXPECT_GT(vague.rise(40).deviation, sure.rise(40).deviation);
   EXPECT_GT(vague.predicted_gain(40), sure.predicted_gain(40));
@@ -139,36 +142,26 @@ TEST(LearningCurve, UncertaintyHasAValueThatMoreRequestsTakeAway) {
 
 TEST(LearningCurve, AFallIsNoGain) {
   LearningCurve curve;
-  for (const double steps : {0, 40, 80, 120}) curve.add({steps, 0.5 - steps / 1000, 0.3, 100});
+  for (const double steps : {40, 80, 120}) curve.add({steps, steps + 40, {-0.04, 0.004}});
   EXPECT_LT(curve.rise(40).mean, 0);
   EXPECT_GE(curve.predicted_gain(40), 0);
   EXPECT_LT(curve.predicted_gain(40), 1e-4);
 }
 
-TEST(LearningCurve, MeasurementsOfOneExportArePooled) {
-  LearningCurve pooled, whole;
-  pooled.start_from_base();
-  whole.start_from_base();
-  pooled.add({40, 0.5, 0.3, 10});
-  pooled.add({40, 0.3, 0.3, 30});
-  whole.add({40, 0.35, 0.3, 40});
-  EXPECT_NEAR(pooled.rise(40).mean, whole.rise(40).mean, 1e-12);
-  EXPECT_DOUBLE_EQ(pooled.rise(40).deviation, whole.rise(40).deviation);
-}
-
 TEST(LearningCurve, ATrainerThatStartsOverStartsANewCurve) {
   LearningCurve curve;
-  for (const double steps : {200, 240, 280}) curve.add({steps, 0.5, 0.3, 100});
+  for (const double steps : {200, 240, 280}) curve.add({steps, steps + 40, {0, 0.003}});
   EXPECT_LT(curve.predicted_gain(40), 0.01);
-  curve.add({0, 0.3, 0.3, 100});
-  EXPECT_GT(curve.predicted_gain(40), 0.07);
-  EXPECT_DOUBLE_EQ(curve.latest_steps(), 0);
+  curve.add({0, 5, {0, 0.1}});
+  EXPECT_GT(curve.predicted_gain(40), 0.06);
+  EXPECT_DOUBLE_EQ(curve.latest_steps(), 5);
 }
 
-TEST(LearningCurve, PointsWithoutNumbersAreIgnored) {
+TEST(LearningCurve, MeasurementsWithoutNumbersAreIgnored) {
   LearningCurve curve;
-  curve.add({20, std::nan(""), 0.3, 8});
-  curve.add({20, 0.4, 0.3, 0});
+  curve.add({0, 20, {std::nan(""), 0.3}});
+  curve.add({0, 20, {0.1, std::numeric_limits<double>::infinity()}});
+  curve.add({0, 20, {0.1, 0}});
   EXPECT_TRUE(curve.empty());
 }
 

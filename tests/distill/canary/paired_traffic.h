@@ -14,11 +14,13 @@ namespace slip {
 
 // Requests as a small draft sees them, scored by two drafts on the same text. Greedy chains of k = 3; answers of about
 // 70 tokens (log-normal), about 40 target steps; α of the older draft .45 with a standard deviation of .12 between
-// requests. The drafts differ on a share `discordant` of the tokens.
+// requests. The drafts differ on a share `discordant` of the tokens. The smooth counts see the same gain with
+// noise of their own, and without that of the tokens.
 struct PairedTraffic {
   std::uint64_t seed = 1;
   double discordant = 0.1;
-  double spread = 0.02;  // standard deviation of the gain between requests
+  double spread = 0.02;      // standard deviation of the gain between requests, and of the smooth counts' own noise
+  double smooth_offset = 0;  // gain that the smooth counts see and that is not there
 
   // Request `index` with the newer draft better by `gain` of α on average. The older draft's score does not depend on
   // the gain.
@@ -38,7 +40,11 @@ struct PairedTraffic {
       older[i] = accepts ? 1 : 0;
       newer[i] = draws.at(4, at) < (accepts ? 1 - lost : gained) ? 1 : 0;
     }
-    return {walk_chain(newer, kDraftLength), walk_chain(older, kDraftLength)};
+    PairedScore pair{walk_chain(newer, kDraftLength), walk_chain(older, kDraftLength)};
+    const double smooth = std::clamp(alpha + here + smooth_offset + spread * draws.normal(5), 0.0, 1.0);
+    pair.candidate.smooth_steps = walk_chain(std::vector<double>(tokens, smooth), kDraftLength).steps;
+    pair.live.smooth_steps = walk_chain(std::vector<double>(tokens, alpha), kDraftLength).steps;
+    return pair;
   }
 
  private:
