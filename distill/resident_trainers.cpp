@@ -49,7 +49,13 @@ ResidentTrainers::Resident ResidentTrainers::load(const std::string& draft, cons
 bool ResidentTrainers::take_up(const std::string& draft, const DraftSource& live, Resident& resident) const {
   const bool has_state = std::filesystem::exists(state_file(draft));
   const bool has_lineage = std::filesystem::exists(lineage_file(draft));
-  if (!has_state && !has_lineage) return true;
+  if (!has_state && !has_lineage) {  // as before a first save, or after a restart of the trainer
+    if (live.optimizer_steps > 0) {
+      log_info("learning: " + draft + " trains on with new optimizer state: " + state_file(draft).string() +
+               " is not there");
+    }
+    return true;
+  }
   if (!has_state || !has_lineage) {  // deleted, or a crash fell between the two files of a first save
     log_warn("learning: optimizer state of " + draft +
              " is left aside: " + (has_state ? lineage_file(draft) : state_file(draft)).string() + " is missing");

@@ -137,8 +137,9 @@ TopicClassifier load_or_seed(const std::filesystem::path& file, const TopicTable
     if (state.topics != router_state(topics, {}).topics) refuse(file, "names other topics than its fingerprint");
     return std::move(state.classifier);
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::kNotFound) return seeded_classifier(topics);
-    return set_aside(file, topics, error);
+    if (error.code() != ErrorCode::kNotFound) return set_aside(file, topics, error);
+    log_info("the router starts from the topics' examples: " + file.string() + " is not there");
+    return seeded_classifier(topics);
   }
 }
 

@@ -281,5 +281,17 @@ TEST_F(ResidentTrainersTest, AMissingFileIsSaid) {
   }
 }
 
+// Both files gone look like a trainer that was restarted, but a version that was trained makes one think.
+TEST_F(ResidentTrainersTest, ATrainedVersionWithoutStateIsSaid) {
+  const auto said_for = [&](std::uint64_t steps) {
+    ::testing::internal::CaptureStderr();
+    ResidentTrainers(options()).take("sql", live(1, steps));
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said_for(0), "");
+  const std::string said = said_for(12);
+  EXPECT_NE(said.find("sql.opt is not there"), std::string::npos) << said;
+}
+
 }  // namespace
 }  // namespace slip

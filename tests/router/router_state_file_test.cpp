@@ -89,8 +89,11 @@ TEST_F(RouterStateFileTest, ARestartGoesOnExactlyWhereItStopped) {
   EXPECT_EQ(status.st_mode & 0777U, 0600U);
 }
 
-TEST_F(RouterStateFileTest, WithoutAFileTheSeedsAreTheStart) {
+TEST_F(RouterStateFileTest, WithoutAFileTheSeedsAreTheStartAndThatIsSaid) {
+  ::testing::internal::CaptureStderr();
   EXPECT_EQ(load_or_seed(file_, topics_), seeded_classifier(topics_));
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find(file_.string() + " is not there"), std::string::npos) << said;
   EXPECT_FALSE(std::filesystem::exists(folder_ / "router.state.bad"));
 }
 
