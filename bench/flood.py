@@ -4,8 +4,9 @@
 
     python3 bench/flood.py --target checkpoints/demo/target --draft checkpoints/demo/draft
 
-Three floods take turns with quiet rounds in which only the chats run: clients that tokenize large texts, clients whose
-every chat has a schema that is new, and both. After that, clients that do not read answers of /tokenize and others that
+Four floods take turns with quiet rounds in which only the chats run: clients that tokenize large texts, clients whose
+every chat has a schema that is new, both, and as a bound clients that tokenize large texts at a second service on the
+same machine, which takes cores from the chats but no place in their service. After that, clients that do not read answers of /tokenize and others that
 never end their bodies stay for some seconds, and memory is compared with server.max_buffered_bytes."""
 import argparse
 import contextlib
@@ -24,7 +25,7 @@ import time
 import closed_loop
 
 CHAT = {"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 4, "temperature": 0, "store": False}
-FLOODS = ("tokenize", "schemas", "both")
+FLOODS = {"tokenize": ["tokenize"], "schemas": ["schemas"], "both": ["tokenize", "schemas"], "elsewhere": ["tokenize"]}
 PAUSE_S = 0.02  # between two short chats
 BUDGET_MIB = 256  # the default of server.max_buffered_bytes
 
@@ -103,16 +104,16 @@ def chat_times(address, seconds):
     return times
 
 
-def measure_times(service, options, large):
+def measure_times(service, other, options, large):
     """{round: milliseconds} and {flood: large requests answered}, the floods and the quiet rounds in turns."""
     found, answered, n_floods = {}, dict.fromkeys(FLOODS, 0), 0
     chat_times(service.address, 2)
     for _ in range(options.rounds):
-        for flood in FLOODS:
+        for flood, kinds in FLOODS.items():
             found.setdefault("quiet", []).extend(chat_times(service.address, options.seconds))
-            kinds = ["tokenize", "schemas"] if flood == "both" else [flood]
             n_floods += 1
-            with flooded(service.address, kinds, options.clients, large, n_floods * 1_000_000) as n_answered:  # new schemas
+            flooded_service = other if flood == "elsewhere" else service
+            with flooded(flooded_service.address, kinds, options.clients, large, n_floods * 1_000_000) as n_answered:  # new schemas
                 found.setdefault(flood, []).extend(chat_times(service.address, options.seconds))
                 answered[flood] += n_answered.value
             if answered[flood] == 0:
@@ -190,13 +191,16 @@ def main():
     options = parse()
     large = json.dumps({"prompt": "hello word " * (options.bytes // 11), "return_token_strs": True})
     with tempfile.TemporaryDirectory() as folder:
-        service = closed_loop.Service(options.slipstream, "flood", pathlib.Path(folder),
-                                      ["--target", options.target, "--draft", options.draft, "--no-learning"])
-        try:
-            times, answered = measure_times(service, options, large)
+        with contextlib.ExitStack() as services:
+            def started(name):
+                service = closed_loop.Service(options.slipstream, name, pathlib.Path(folder),
+                                              ["--target", options.target, "--draft", options.draft, "--no-learning"])
+                services.callback(service.stop)
+                return service
+
+            service = started("flood")
+            times, answered = measure_times(service, started("other"), options, large)
             found = figures_of(times, answered, measure_memory(service, options, large))
-        finally:
-            service.stop()
     if options.json:
         print(json.dumps(found, indent=1))
     else:

@@ -15,7 +15,7 @@ constexpr double kForgettingSteps = 100;  // a measurement this far back has wei
 // requests sql rose from .01 to .37, .42, .48, and code from .08 to .15, .30, .44 (bench/ablate, Muon, one step per
 // request).
 constexpr double kFirstSlope = 0.010;
-constexpr double kLeastSlopeSpread = 0.0002;
+constexpr double kLeastSlopeSpread = 0.0002;  // α per step: a seemingly flat curve may still rise by .01
 // Standard deviation of the base draft's offset. The first steps on new text add .2 at once to a draft to which that
 // text is new, and take .02 from one that knows some of it.
 constexpr double kOffsetSpread = 0.1;
