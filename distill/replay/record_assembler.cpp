@@ -47,8 +47,10 @@ void RecordAssembler::record(const Observation& observation) {
   Assembly& assembly = found->second;
   ++assembly.observations;
   const bool follows = static_cast<std::size_t>(observation.base_position) == assembly.record.tokens.size();
-  assembly.broken = assembly.broken || !follows || !is_consistent(observation);
-  if (!assembly.broken) add(assembly, observation);
+  const bool broken = assembly.broken || !follows || !is_consistent(observation);
+  assembly.broken = true;  // a std::bad_alloc may leave add() with the tokens and without their targets
+  if (!broken) add(assembly, observation);
+  assembly.broken = broken;
 }
 
 void RecordAssembler::add(Assembly& assembly, const Observation& observation) const {

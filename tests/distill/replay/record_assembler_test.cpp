@@ -2,6 +2,8 @@
 #include "distill/replay/record_assembler.h"
 
 #include <gtest/gtest.h>
+#include <new>
+#include <string>
 
 #include "tests/distill/sample_records.h"
 
@@ -42,6 +44,24 @@ class RecordAssemblerTest : public ::testing::Test {
   TopicTable topics_{{{"sql", {}}}};
   RecordAssembler assembler_{topics_, [](DraftId id) { return "draft " + std::to_string(id.value); }};
 };
+
+// Regression: without memory for its targets an observation left its tokens behind. The record was written as if whole,
+// and each later start said that its segment had been changed.
+TEST_F(RecordAssemblerTest, AnObservationThatIsAddedByHalfEndsItsRecord) {
+  bool fails = false;
+  RecordAssembler assembler(topics_, [&](DraftId) -> std::string {
+    if (fails) throw std::bad_alloc();
+    return "draft";
+  });
+  assembler.begin(request_of(1));
+  assembler.record(chain(1, 3, {11, 12}, 2, 99));
+  fails = true;
+  EXPECT_THROW(assembler.record(chain(1, 6, {20, 21}, 2, 22)), std::bad_alloc);
+  fails = false;
+  assembler.record(chain(1, 9, {30}, 1, 31));
+  EXPECT_FALSE(assembler.finish(RequestId{1}, true).has_value());
+  EXPECT_EQ(assembler.take_lost(), 3U);
+}
 
 TEST_F(RecordAssemblerTest, PutsAnAnswerTogether) {
   assembler_.begin(request_of(1));
