@@ -6,8 +6,9 @@
 
 Four floods take turns with quiet rounds in which only the chats run: clients that tokenize large texts, clients whose
 every chat has a schema that is new, both, and as a bound clients that tokenize large texts at a second service on the
-same machine, which takes cores from the chats but no place in their service. After that, clients that do not read answers of /tokenize and others that
-never end their bodies stay for some seconds, and memory is compared with server.max_buffered_bytes."""
+same machine, which takes cores from the chats but no place in their service. After that, clients that do not read
+answers of /tokenize and others that never end their bodies stay for some seconds, and memory is compared with
+server.max_buffered_bytes."""
 import argparse
 import contextlib
 import http.client

@@ -47,12 +47,6 @@ struct Options {
 using Scores = std::vector<AcceptanceScore>;  // of one draft, one per record
 using Order = std::vector<std::size_t>;       // indices of records in order of arrival
 
-// One export of a training.
-struct Version {
-  double steps = 0;
-  Scores scores;
-};
-
 // A permutation of 0 … n − 1, determined by `seed`.
 Order shuffled(std::size_t n, std::uint64_t seed, std::uint32_t what = 0) {
   Order order(n);
@@ -208,9 +202,9 @@ class GateBench {
 
   json run() {
     json result = {{"topic", stream_.front().topic}, {"records", records_.size()}};
-    const std::vector<Version> versions = versions_of_a_training();
-    live_ = versions.back().scores;
-    result["base"] = alpha_of(versions.front().scores);
+    const std::vector<Scores> versions = versions_of_a_training();
+    live_ = versions.back();
+    result["base"] = alpha_of(versions.front());
     result["live"] = alpha_of(live_);
     result["better"] = better(versions);
     result["faults"] = json::array();
@@ -235,25 +229,25 @@ class GateBench {
     return result;
   }
 
-  std::vector<Version> versions_of_a_training() {
+  std::vector<Scores> versions_of_a_training() {
     OnlineTraining training(options_.draft, {}, 1);
-    std::vector<Version> versions = {{0, scores(scorer_.base())}};
+    std::vector<Scores> versions = {scores(scorer_.base())};
     for (std::size_t i = 0; i < stream_.size(); ++i) {
       training.take(stream_[i]);
       if ((i + 1) % options_.every != 0) continue;
       cli::redraw_line("training: " + std::to_string(i + 1) + " of " + std::to_string(stream_.size()));
-      versions.push_back({static_cast<double>(training.steps()), scores(*training.weights())});
+      versions.push_back(scores(*training.weights()));
     }
     cli::redraw_line("");
     return versions;
   }
 
   // Requests until a candidate better by `better` is live, over all pairs of versions with that gain.
-  json better(const std::vector<Version>& versions) const {
+  json better(const std::vector<Scores>& versions) const {
     std::vector<std::pair<std::size_t, std::size_t>> pairs;
     for (std::size_t live = 0; live < versions.size(); ++live) {
       for (std::size_t candidate = live + 1; candidate < versions.size(); ++candidate) {
-        const double gain = alpha_of(versions[candidate].scores) - alpha_of(versions[live].scores);
+        const double gain = alpha_of(versions[candidate]) - alpha_of(versions[live]);
         if (std::abs(gain - options_.better) <= kTolerance) pairs.emplace_back(live, candidate);
       }
     }
@@ -262,8 +256,7 @@ class GateBench {
     std::size_t missed = 0;
     for (std::uint64_t trial = 0; trial < options_.trials; ++trial) {
       const auto [live, candidate] = pairs[trial % pairs.size()];
-      const Fate fate =
-          follow(versions[live].scores, versions[candidate].scores, records_, shuffled(records_.size(), trial + 1));
+      const Fate fate = follow(versions[live], versions[candidate], records_, shuffled(records_.size(), trial + 1));
       missed += fate.published_after ? 0 : 1;
       requests.push_back(fate.published_after.value_or(records_.size() + 1));
     }

@@ -304,7 +304,7 @@ TEST(GateSimulation, ALearningTopicLosesLittleByWaiting) {
 
 // A draft that already knows a little, at two steps a request: the first steps cost .02, then α rises with the
 // logarithm of the steps, as the early draft's does on sql (bench/adapt, arm ungated). A gate of counted steps alone,
-// with odds of 20 or more, published its first version after 87 requests there, and lost .09 of α over the first 400.
+// with odds of 20 or more, published its first version after 87 requests there, and lost .05 of α over the first 400.
 TEST(GateSimulation, ADraftThatRisesLateAndLongIsPublishedAsItRises) {
   Life life;
   life.requests = 400;
