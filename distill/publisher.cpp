@@ -138,7 +138,7 @@ void Publisher::export_candidate(TopicState& topic, DraftTrainer& trainer, std::
 // curve is kept until the new trainer is measured, since the cause of one failure is likely to affect the next trainer.
 void Publisher::restart_trainer(TopicState& topic) {
   trainers_.forget(topic.live_draft->name());
-  topic.candidate_test = PairedTest(options_.margin);
+  topic.candidate_test.begin_anew();
   topic.steps_since_export = 0;
   ++topic.figures.trainer_restarts;
 }
@@ -148,7 +148,7 @@ void Publisher::go_live(TopicState& topic, DraftSource next) {
   topic.live_draft->set(topic.live.version);
   topic.figures.live_version = topic.live.version->number;
   topic.recent_live = topic.recent_base;  // until the version itself is scored
-  topic.candidate_test = PairedTest(options_.margin);
+  topic.candidate_test.begin_against_new_live();
   topic.against_previous = LiveWatch();
   topic.against_base = LiveWatch();
 }
@@ -225,7 +225,7 @@ void Publisher::report_unpublished(TopicState& topic, CanaryVerdict verdict, con
 void Publisher::refuse(TopicState& topic, const CanaryVerdict& verdict) {
   decide(topic, "refuse", verdict, 0);
   drop_candidate(topic);
-  topic.candidate_test = PairedTest(options_.margin);
+  topic.candidate_test.begin_anew();
   if (verdict.harmful) restart_trainer(topic);
 }
 

@@ -49,8 +49,8 @@ CanaryVerdict conclude(CanaryVerdict verdict, CanaryOutcome outcome, const char*
 }  // namespace
 
 double required_odds(const CanaryOptions& options, std::size_t begun) {
-  constexpr double kRise = 0.75;
-  constexpr double kMostRise = 40;  // beyond, a topic that changes after a long flat time would wait too long
+  constexpr double kRise = 2;
+  constexpr double kMostRise = 160;  // beyond, a topic that changes after a long flat time would wait too long
   const double earlier = begun > 0 ? static_cast<double>(begun - 1) : 0;
   return options.odds_to_publish * std::min(1 + kRise * earlier, kMostRise);
 }

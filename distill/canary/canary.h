@@ -15,7 +15,7 @@ namespace slip {
 struct CanaryOptions {
   double margin = 0.005;         // α must rise by more than this
   std::size_t min_requests = 3;  // least paired requests for a decision; a successor counts only its own
-  double odds_to_publish = 20;   // that the candidate is better; see required_odds and odds_by_smooth_gain
+  double odds_to_publish = 5;    // that the candidate is better; see required_odds and odds_by_smooth_gain
   double odds_to_refuse = 20;    // that the candidate's gain is below the margin
   double odds_to_roll_back = 3;  // that the live version is worse than an older one
 };
@@ -37,10 +37,10 @@ struct CanaryVerdict {
 // regret. An answer never depends on the draft, so a bad version costs speed until the watch ends it, and a good one
 // that waits costs as much.
 //
-// The odds that a publication needs: odds_to_publish at first, three quarters of that more for each time that the
-// evidence began anew (PairedTest::begun), at most forty times as much. Exports in a row that were not better suggest
-// that the next is not better either. The expected number of false publications is bounded by the sum of 1 / odds,
-// which is .5 in 250 beginnings.
+// The odds that a publication needs: odds_to_publish at first, twice that more for each time that the evidence began
+// anew (PairedTest::begun), at most 160 times as much. Exports in a row that were not better suggest that the next is
+// not better either. The expected number of false publications is bounded by the sum of 1 / odds, which is .8 in 250
+// beginnings.
 double required_odds(const CanaryOptions& options, std::size_t begun);
 
 // The odds that an export is better than the live version by `margin`, by the smooth counts of its own requests. They

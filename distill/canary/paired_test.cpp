@@ -138,16 +138,25 @@ void PairedTest::add(const PairedScore& pair) {
 }
 
 void PairedTest::begin_successor() {
+  if (log_evidence_better() <= 0) return begin_anew();
   PairedTest successor(margin_);
   successor.begun_ = begun_;
-  if (log_evidence_better() > 0) {
-    successor.better_ = better_;
-    successor.all_ = all_;
-    successor.size_ = size_;
-  } else if (size_ > 0) {
-    ++successor.begun_;
-  }
+  successor.better_ = better_;
+  successor.all_ = all_;
+  successor.size_ = size_;
   *this = successor;
+}
+
+void PairedTest::begin_anew() {
+  const std::size_t begun = size_ > 0 ? begun_ + 1 : begun_;
+  *this = PairedTest(margin_);
+  begun_ = begun;
+}
+
+void PairedTest::begin_against_new_live() {
+  const std::size_t begun = std::max<std::size_t>(1, begun_ / 2);
+  *this = PairedTest(margin_);
+  begun_ = begun;
 }
 
 void LiveWatch::add(const PairedScore& live_and_older) {

@@ -141,6 +141,7 @@ TEST_F(CanaryScorerTest, NegativeTheHeldOutTextCanObject) {
   }
   ASSERT_FALSE(notes_.kinds.empty());
   EXPECT_EQ(notes_.kinds.front(), "refuse");
+  EXPECT_GE(topic_.candidate_test.begun(), 2U) << "the next candidate needs higher odds";
 }
 
 // Regression: after 24 scored requests the live version was not evaluated any more.

@@ -50,10 +50,10 @@ TEST(Canary, ExportsOfAYoungTrainerAreCloseTogether) {
 
 TEST(Canary, EvidenceThatBeganAnewNeedsHigherOdds) {
   const CanaryOptions options;
-  EXPECT_EQ(required_odds(options, 1), 20);
-  EXPECT_EQ(required_odds(options, 2), 35);
+  EXPECT_EQ(required_odds(options, 1), 5);
+  EXPECT_EQ(required_odds(options, 2), 15);
   EXPECT_EQ(required_odds(options, 10'000), 800);
-  // Fifteen requests of one saved step are odds of 23: enough at first, too little after five exports that lost.
+  // Sixteen requests of one saved step are odds of 29: enough at first, too little after five exports that lost.
   EXPECT_EQ(evaluate_candidate(options, test_of(16, 1)).outcome, CanaryOutcome::kPublish);
   PairedTest sixth(options.margin);
   for (int i = 0; i < 5; ++i) {
@@ -73,10 +73,11 @@ TEST(Canary, ASmoothGainTakesFewerOddsAndNoneTakesMore) {
   EXPECT_DOUBLE_EQ(odds_by_smooth_gain({.mean = 0.005, .deviation = 0}, 0), 20) << "a sure gain of two errors or more";
   const double sure = odds_by_smooth_gain({.mean = 0.05, .deviation = 0.001}, kMargin);
   EXPECT_GT(sure, odds_by_smooth_gain({.mean = 0.05, .deviation = 0.03}, kMargin));
-  // Nine requests of one saved step are odds of 6, by the counted steps alone too few.
-  EXPECT_EQ(evaluate_candidate({}, test_of(9, 1, kMargin, 0.4)).outcome, CanaryOutcome::kUndecided);
-  EXPECT_EQ(evaluate_candidate({}, test_of(9, 1, kMargin, 6)).outcome, CanaryOutcome::kPublish);
-  EXPECT_EQ(evaluate_candidate({}, test_of(16, 1, kMargin, -3)).outcome, CanaryOutcome::kUndecided);
+  // Five requests of one saved step are odds of 3, by the counted steps alone too few; nine are 7, and enough.
+  EXPECT_EQ(evaluate_candidate({}, test_of(5, 1, kMargin, 0.4)).outcome, CanaryOutcome::kUndecided);
+  EXPECT_EQ(evaluate_candidate({}, test_of(5, 1, kMargin, 6)).outcome, CanaryOutcome::kPublish);
+  EXPECT_EQ(evaluate_candidate({}, test_of(9, 1, kMargin, 0.4)).outcome, CanaryOutcome::kPublish);
+  EXPECT_EQ(evaluate_candidate({}, test_of(9, 1, kMargin, -3)).outcome, CanaryOutcome::kUndecided);
 }
 
 // Regression: a trainer whose first exports were worse on few answers lost all its steps, and its topic learned nothing
@@ -147,9 +148,9 @@ TEST(Canary, AWorseLiveVersionIsRolledBackWithoutAMinimumOfRequests) {
 
 TEST(Canary, TheReasonIsOneLineForPeople) {
   EXPECT_EQ(evaluate_candidate({}, test_of(8, 8)).reason,
-            "better: odds 184 of 20, gain +0.100 [+0.100, +0.100], 8 requests");
+            "better: odds 184 of 5, gain +0.100 [+0.100, +0.100], 8 requests");
   EXPECT_EQ(evaluate_candidate({}, test_of(100, 8)).reason,
-            "better: odds over 8.1e+03 of 20, gain +0.100 [+0.100, +0.100], 100 requests");
+            "better: odds over 8.1e+03 of 5, gain +0.100 [+0.100, +0.100], 100 requests");
 }
 
 // An overfitted candidate that passes on new text is still refused on held-out text.

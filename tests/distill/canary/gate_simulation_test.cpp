@@ -111,19 +111,19 @@ struct Life {
   std::uint64_t seed = 1;
   double discordant = 0.1;
   std::function<double(std::uint32_t request)> level;
-  std::function<bool(const PairedTest&)> publishes;  // the gate
-  int counted = 1;                                   // times that each request counts
-  double smooth_offset = 0;                          // as PairedTraffic's
+  std::function<CanaryOutcome(const PairedTest&)> gate;
+  int counted = 1;           // times that each request counts
+  double smooth_offset = 0;  // as PairedTraffic's
   double steps_a_request = 0.5;
 };
 
 struct LifeFigures {
-  int exports = 0, published = 0, not_better = 0, rolled_back = 0;
+  int exports = 0, refused = 0, published = 0, not_better = 0, rolled_back = 0;
   double lost_alpha = 0;  // a request, against the better of live and candidate
 };
 
-bool default_gate(const PairedTest& test) {
-  return evaluate_candidate({}, test).outcome == CanaryOutcome::kPublish;
+CanaryOutcome default_gate(const PairedTest& test) {
+  return evaluate_candidate({}, test).outcome;
 }
 
 class Simulation {
@@ -159,7 +159,14 @@ class Simulation {
     watch(request);
     if (!candidate_) return;
     for (int i = 0; i < life_.counted; ++i) test_.add(to_candidate_.request(request, *candidate_ - live_));
-    if (life_.publishes(test_)) publish();
+    switch (life_.gate(test_)) {
+      case CanaryOutcome::kPublish:
+        return publish();
+      case CanaryOutcome::kRefuse:
+        return refuse();
+      case CanaryOutcome::kUndecided:
+        return;
+    }
   }
 
   void publish() {
@@ -168,6 +175,13 @@ class Simulation {
     previous_ = live_;
     watch_ = LiveWatch();
     go_live(*candidate_);
+  }
+
+  void refuse() {
+    ++figures_.refused;
+    candidate_.reset();
+    test_.begin_anew();
+    fresh_ = true;
   }
 
   void watch(std::uint32_t request) {
@@ -183,7 +197,7 @@ class Simulation {
   void go_live(double level) {
     live_ = level;
     candidate_.reset();
-    test_ = PairedTest(CanaryOptions{}.margin);
+    test_.begin_against_new_live();
     fresh_ = true;
   }
 
@@ -199,7 +213,7 @@ class Simulation {
 };
 
 struct Lives {
-  double published = 0, not_better = 0, rolled_back = 0, lost_alpha = 0;  // means
+  double published = 0, not_better = 0, refused = 0, rolled_back = 0, lost_alpha = 0;  // means
   double median_not_better = 0, most_not_better = 0;
 };
 
@@ -213,14 +227,16 @@ Lives lives(Life life, std::uint64_t n, const char* name) {
     not_better.push_back(figures.not_better);
     all.published += share * figures.published;
     all.not_better += share * figures.not_better;
+    all.refused += share * figures.refused;
     all.rolled_back += share * figures.rolled_back;
     all.lost_alpha += share * figures.lost_alpha;
   }
   all.median_not_better = median(not_better);
   all.most_not_better = *std::max_element(not_better.begin(), not_better.end());
-  std::printf("%-28s published %.1f, not better %.1f (median %.0f, most %.0f), rolled back %.1f, α lost %.5f\n", name,
-              all.published, all.not_better, all.median_not_better, all.most_not_better, all.rolled_back,
-              all.lost_alpha);
+  std::printf(
+      "%-28s published %.1f, not better %.1f (median %.0f, most %.0f), refused %.1f, rolled back %.1f, α lost %.5f\n",
+      name, all.published, all.not_better, all.median_not_better, all.most_not_better, all.refused, all.rolled_back,
+      all.lost_alpha);
   return all;
 }
 
@@ -230,7 +246,7 @@ Life of_slightly_worse(std::uint64_t n_levels = 5) {
   life.level = [n_levels](std::uint32_t request) {
     return -0.02 * static_cast<double>(request / kExportEvery % n_levels) / static_cast<double>(n_levels - 1);
   };
-  life.publishes = default_gate;
+  life.gate = default_gate;
   return life;
 }
 
@@ -260,7 +276,7 @@ TEST(GateSimulation, AGainAfterALongFlatTimeIsFoundByASuccessor) {
     while (request < 1000) {
       test.add(PairedTraffic{.seed = seed}.request(request, 0.03));
       ++request;
-      if (default_gate(test)) break;
+      if (default_gate(test) == CanaryOutcome::kPublish) break;
       if (request % kExportEvery != 0) continue;
       test.begin_successor();
       ++missed;
@@ -282,7 +298,10 @@ TEST(GateSimulation, NegativeCopiesThatCountBreakTheBound) {
 
 TEST(GateSimulation, NegativeAnIntervalLookedAtAfterEveryRequestBreaksTheBound) {
   Life life = of_slightly_worse();
-  life.publishes = [](const PairedTest& test) { return test.own_size() >= 8 && test.own_gain().low > 0; };
+  life.gate = [](const PairedTest& test) {
+    const bool passes = test.own_size() >= 8 && test.own_gain().low > 0;
+    return passes ? CanaryOutcome::kPublish : CanaryOutcome::kUndecided;
+  };
   EXPECT_GT(lives(life, 3, "interval at every look").median_not_better, 4);
 }
 
@@ -293,7 +312,7 @@ TEST(GateSimulation, ALearningTopicLosesLittleByWaiting) {
     const double jitter = 0.01 * (uniform(RandomAddress{5, 0, request}, RandomPurpose::kDraft) - 0.5);
     return 0.15 * (1 - std::exp(-static_cast<double>(request) / 130)) + jitter;
   };
-  life.publishes = default_gate;
+  life.gate = default_gate;
   const Lives learned = lives(life, 5, "learns .15, then flat");
   EXPECT_LE(learned.lost_alpha, 0.005);
   EXPECT_LE(learned.not_better, 2);
@@ -313,7 +332,7 @@ TEST(GateSimulation, ADraftThatRisesLateAndLongIsPublishedAsItRises) {
     const double steps = 2.0 * request;
     return std::max(0.11 * (std::log1p(steps / 8) - std::log1p(60.0 / 8)), request == 0 ? 0 : -0.02);
   };
-  life.publishes = default_gate;
+  life.gate = default_gate;
   const Lives rising = lives(life, 20, "rises late and long");
   EXPECT_LE(rising.lost_alpha, 0.012);
   EXPECT_GE(rising.published, 6);

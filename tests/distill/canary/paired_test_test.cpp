@@ -104,6 +104,26 @@ TEST(PairedTest, ASuccessorInheritsWhatSpeaksForItAndNothingElse) {
   EXPECT_EQ(test.begun(), 2U) << "nothing was scored with the one before";
 }
 
+// Regression: each refusal and each publication set it to 1. Exports that were all alike then brought 7 false
+// publications in 10,000 requests.
+TEST(PairedTest, TheCountOfBeginningsOutlivesAVerdict) {
+  PairedTest test(0.005);
+  for (std::size_t refusals = 1; refusals <= 4; ++refusals) {
+    for (int i = 0; i < 6; ++i) test.add(pair_that_saves(2));
+    test.begin_anew();
+    EXPECT_EQ(test.size(), 0U);
+    EXPECT_EQ(test.log_evidence_better(), 0) << "evidence does not outlive it";
+    EXPECT_EQ(test.begun(), 1 + refusals);
+  }
+  for (int i = 0; i < 6; ++i) test.add(pair_that_saves(2));
+  test.begin_against_new_live();
+  EXPECT_EQ(test.log_evidence_better(), 0);
+  EXPECT_EQ(test.begun(), 2U);
+  test.begin_against_new_live();
+  test.begin_against_new_live();
+  EXPECT_EQ(test.begun(), 1U);
+}
+
 TEST(PairedTest, AScoreThatIsNotANumberIsOurBug) {
   PairedScore pair = pair_that_saves(1);
   pair.candidate.steps = std::numeric_limits<double>::quiet_NaN();
