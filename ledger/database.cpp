@@ -13,6 +13,7 @@
 
 #include "common/error.h"
 #include "common/file.h"
+#include "ledger/index_guard.h"
 
 namespace slip {
 namespace {
@@ -121,7 +122,8 @@ void refuse_database_as_output(const std::filesystem::path& out, const std::file
 }
 
 Database::Database(const std::filesystem::path& file, Mode mode)
-    : name_(file.string()), whose_damage_(name_), index_name_(name_ + "-shm") {
+    : name_(file.string()), whose_damage_(name_), index_name_(name_ + "-shm"), index_cuts_(index_cuts()) {
+  survive_cut_indexes();
   check_side_files(file);
   if (mode == Mode::kReadWrite) create_private(file);
   const int flags = mode == Mode::kReadWrite ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
@@ -172,10 +174,19 @@ void Database::keep_index_whole() const noexcept {
   const FileIdentity identity{status.st_dev, status.st_ino};
   if (identity != index_) index_bytes_ = 0;  // SQLite maps the file that it opened, which is another one
   index_ = identity;
-  if (status.st_size < index_bytes_ && ::truncate(index_name_.c_str(), 0) == 0) {
+  index_bytes_ = std::max<std::int64_t>(index_bytes_, status.st_size);
+  const std::uint64_t cuts = index_cuts();
+  const bool is_whole = status.st_size == index_bytes_ && cuts == index_cuts_;
+  index_cuts_ = cuts;
+  if (!is_whole && ::truncate(index_name_.c_str(), 0) == 0) {
     static_cast<void>(!::truncate(index_name_.c_str(), index_bytes_));
   }
-  index_bytes_ = std::max<std::int64_t>(index_bytes_, status.st_size);
+}
+
+void Database::check_index() const {
+  if (index_cuts() == index_cuts_) return;
+  throw Error(ErrorCode::kIo, index_name_ + " was cut while SQLite used it",
+              "leave SQLite's files alone, and try again");
 }
 
 void Database::fail(int result, const std::string& doing) const {
@@ -193,9 +204,29 @@ void Database::damaged(const std::string& how) const {
               damage_hint(whose_damage_));
 }
 
-void Database::execute(const std::string& sql) {
+void Database::run(const std::string& sql) {
   const int result = sqlite3_exec(handle_.get(), sql.c_str(), nullptr, nullptr, nullptr);
   if (result != SQLITE_OK) fail(result, "use");
+}
+
+void Database::execute(const std::string& sql) {
+  run(sql);
+  check_index();
+}
+
+Transaction::Transaction(Database& database) : database_(database) {
+  database.run("BEGIN IMMEDIATE");  // without a check of the index, which would leave the transaction open
+}
+
+Transaction::~Transaction() {
+  if (sqlite3_get_autocommit(database_.get()) != 0) return;
+  sqlite3_exec(database_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
+}
+
+// A cut during COMMIT itself does no harm: its pages are made by then, and the index is not trusted afterwards.
+void Transaction::commit() {
+  database_.check_index();
+  database_.run("COMMIT");
 }
 
 std::int64_t Database::integer(const std::string& sql) {
@@ -216,6 +247,7 @@ bool Statement::step() {
   if (result == SQLITE_ROW) return true;
   reset();
   if (result != SQLITE_DONE) database_->fail(result, "use");
+  database_->check_index();
   return false;
 }
 

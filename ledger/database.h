@@ -34,13 +34,18 @@ class Database {
   // False if the file does not begin as a database any more or was cut: someone may do so beneath a running service,
   // and SQLite tells at the next start. Also true of a file that has no header yet.
   bool is_whole() const;
-  // Gives the WAL's index (NAME-shm) its length back if someone cut it, empty: SQLite then builds it anew from the WAL.
-  // SQLite reads it through a mapping, so a read behind the file's end would end the process. Call it before a use.
+  // Empties the WAL's index (NAME-shm) at its length if someone cut it: SQLite then builds it anew from the WAL. Call
+  // it before a use, outside of transactions.
   void keep_index_whole() const noexcept;
+  // Throws Error{kIo} if an index was cut since the last keep_index_whole(): what was read since may be old.
+  void check_index() const;
   // From here on damage is said to be that of `original`, whose pages this database copies.
   void is_copy_of(const Database& original) { whose_damage_ = original.name_; }
 
  private:
+  friend class Transaction;
+  void run(const std::string& sql);
+
   struct Closer {
     void operator()(sqlite3* handle) const { sqlite3_close_v2(handle); }
   };
@@ -49,6 +54,7 @@ class Database {
   mutable std::int64_t whole_bytes_ = 0;  // when it was last seen to be as long as its header says
   mutable FileIdentity index_;            // of NAME-shm, when it was last seen
   mutable std::int64_t index_bytes_ = 0;  // most that it was seen to have
+  mutable std::uint64_t index_cuts_;      // index_cuts(), when it was last made whole
   std::unique_ptr<sqlite3, Closer> handle_;
 };
 
@@ -59,6 +65,20 @@ std::string full_disk_text(const std::filesystem::path& file);
 // Refuses an output path that is the database `file` or one of SQLite's files beside it, also through links. Writing
 // there would destroy the database. Error{kInvalidArgument}.
 void refuse_database_as_output(const std::filesystem::path& out, const std::filesystem::path& file);
+
+// A transaction that writes. Its end without commit() rolls it back. Threads: the database's.
+class Transaction {
+ public:
+  explicit Transaction(Database& database);
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+  ~Transaction();
+  // Error{kIo} also if the WAL's index was cut meanwhile, since rows may have been written into old pages.
+  void commit();
+
+ private:
+  Database& database_;
+};
 
 // A prepared statement. Values are passed as bound parameters only. The Database must outlive it.
 class Statement {

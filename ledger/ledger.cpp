@@ -73,6 +73,13 @@ Database open_ledger(const std::filesystem::path& file) {
   return database;
 }
 
+std::map<std::string, std::uint64_t> newest_versions_in(const Database& database) {
+  Statement statement(database, "SELECT draft, MAX(version) FROM draft_versions GROUP BY draft");
+  std::map<std::string, std::uint64_t> newest;
+  while (statement.step()) newest[statement.text(0)] = static_cast<std::uint64_t>(statement.integer(1));
+  return newest;
+}
+
 }  // namespace
 
 struct Ledger::State {
@@ -111,6 +118,7 @@ struct Ledger::State {
   Database database;  // from here to `thread`: used only by the writer once it runs
   // SQLite keeps using this file, even if it is renamed
   const std::optional<FileIdentity> opened = identity_at(options.file);
+  const std::map<std::string, std::uint64_t> newest_versions = newest_versions_in(database);  // by draft, when opened
   const std::string away_text = database.name() + " was deleted, moved, replaced or cut";
   RowWriter writer;
   std::int64_t away_since_us = 0;  // monotonic; 0: the file is in place
@@ -260,9 +268,6 @@ void Ledger::State::write_pending() {
     pending.clear();
     if (failing.exchange(false)) log_info("ledger: writing again");
   } catch (const std::exception& error) {  // including std::bad_alloc
-    if (sqlite3_get_autocommit(database.get()) == 0) {
-      sqlite3_exec(database.get(), "ROLLBACK", nullptr, nullptr, nullptr);
-    }
     return report_failure(error);
   }
   if (left_over) write_pending();  // rows that arrived meanwhile
@@ -272,11 +277,11 @@ void Ledger::State::commit(const LockFreeInbox<LedgerRow>::Batch& rows) {
   const std::uint64_t dropped = n_dropped;
   say_dropped(dropped);
   fail_point("ledger.begin");
-  database.execute("BEGIN IMMEDIATE");
+  Transaction transaction(database);
   for (const auto& row : rows) write_or_drop(row);
   writer.write_dropped(static_cast<std::int64_t>(dropped - n_dropped_stored), wall_us());
   fail_point("ledger.commit");
-  database.execute("COMMIT");
+  transaction.commit();
   n_dropped_stored = dropped;
   fail_point("ledger.committed");
 }
@@ -360,8 +365,14 @@ void Ledger::count_dropped(std::uint64_t rows) noexcept {
   state_->n_dropped.fetch_add(rows, std::memory_order_relaxed);
 }
 
-void Ledger::reconcile(std::span<const DraftVersionRow> versions) {
-  for (const auto& version : versions) record(version);
+std::map<std::string, std::uint64_t> Ledger::reconcile(std::span<const DraftVersionRow> versions) {
+  std::map<std::string, std::uint64_t> lost = state_->newest_versions;
+  for (const auto& version : versions) {
+    const auto newest = lost.find(version.draft);
+    if (newest != lost.end() && version.version >= newest->second) lost.erase(newest);
+    record(version);
+  }
+  return lost;
 }
 
 void Ledger::flush() {

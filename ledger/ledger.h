@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -40,8 +41,10 @@ class Ledger {
   ~Ledger();                               // flushes, truncates the WAL
   void record(LedgerRow row) noexcept;
   void count_dropped(std::uint64_t rows) noexcept;  // rows that the caller could not make, for lack of memory
-  // Adds versions that the store knows and the ledger does not, after a crash between publish and commit.
-  void reconcile(std::span<const DraftVersionRow> versions);
+  // Adds versions that the store knows and the ledger does not, after a crash between publish and commit. `versions`
+  // are all of the store. Returns the drafts whose newest version at the ledger's opening is not among them, each with
+  // that version: someone deleted it.
+  std::map<std::string, std::uint64_t> reconcile(std::span<const DraftVersionRow> versions);
   void flush();  // returns once all rows so far are committed or have failed
   // As the functions in ledger/purge.h, applied to all rows recorded so far. Purged rows are overwritten with zeros, in
   // the WAL too. All wait for the writer. Error{kIo}: the disk fails, or the file is missing. Error{kUnavailable}: a

@@ -73,19 +73,14 @@ std::vector<TenantId> tenants_named(const Database& database, const std::string&
 }
 
 std::uint64_t purge_rows(Database& database, const PurgeScope& scope) {
-  database.execute("BEGIN IMMEDIATE");
-  try {
-    std::uint64_t n = 0;
-    if (scope.calls.empty()) n = delete_rows(database, scope, std::nullopt);
-    for (const RequestId call : scope.calls) n += delete_rows(database, scope, call);
-    if (scope.calls.empty() && scope.tenant && !scope.before_us)
-      erase(database, "tenant_names", "tenant = ?", scope.tenant->value);
-    database.execute("COMMIT");
-    return n;
-  } catch (const std::exception&) {  // including std::bad_alloc
-    sqlite3_exec(database.get(), "ROLLBACK", nullptr, nullptr, nullptr);
-    throw;
-  }
+  Transaction transaction(database);
+  std::uint64_t n = 0;
+  if (scope.calls.empty()) n = delete_rows(database, scope, std::nullopt);
+  for (const RequestId call : scope.calls) n += delete_rows(database, scope, call);
+  if (scope.calls.empty() && scope.tenant && !scope.before_us)
+    erase(database, "tenant_names", "tenant = ?", scope.tenant->value);
+  transaction.commit();
+  return n;
 }
 
 }  // namespace slip

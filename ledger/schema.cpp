@@ -253,25 +253,22 @@ void migrate(Database& database, std::span<const char* const> steps) {
                 "use the newer Slipstream that wrote it, or another data directory");
   }
   for (std::int64_t next = version; next < known; ++next) {
-    database.execute("BEGIN IMMEDIATE");
-    try {
-      database.execute(steps[static_cast<std::size_t>(next)]);
-      database.execute("PRAGMA application_id = " + std::to_string(kLedgerApplicationId));
-      database.execute("PRAGMA user_version = " + std::to_string(next + 1));
-      database.execute("COMMIT");
-    } catch (const Error&) {
-      sqlite3_exec(database.get(), "ROLLBACK", nullptr, nullptr, nullptr);
-      throw;
-    }
+    Transaction transaction(database);
+    database.execute(steps[static_cast<std::size_t>(next)]);
+    database.execute("PRAGMA application_id = " + std::to_string(kLedgerApplicationId));
+    database.execute("PRAGMA user_version = " + std::to_string(next + 1));
+    transaction.commit();
   }
 }
 
 void refresh_views(Database& database) {
   if (views_are_current(database)) return;
-  std::string script = "BEGIN IMMEDIATE;";
+  std::string script;
   for (const auto& view : ledger_views()) script += "DROP VIEW IF EXISTS main." + view.name + ";";
   for (const auto& view : ledger_views()) script += "CREATE VIEW " + view.name + " AS " + view.select + ";";
-  database.execute(script + "COMMIT");
+  Transaction transaction(database);
+  database.execute(script);
+  transaction.commit();
 }
 
 void create_temporary_views(Database& database) {

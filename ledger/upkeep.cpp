@@ -55,16 +55,11 @@ void drop_oldest_twentieth(Database& database) {
 }  // namespace
 
 void keep_small(Database& database, const UpkeepPolicy& policy, std::int64_t now_us) {
-  database.execute("BEGIN IMMEDIATE");
-  try {
-    for (const auto& to : kCoarsenings) coarsen(database, to, now_us);
-    drop_older(database, now_us - policy.keep_requests_us);
-    for (int i = 0; i < kMaxTrims && used_bytes(database) > policy.max_bytes; ++i) drop_oldest_twentieth(database);
-    database.execute("COMMIT");
-  } catch (const std::exception&) {  // including std::bad_alloc
-    sqlite3_exec(database.get(), "ROLLBACK", nullptr, nullptr, nullptr);
-    throw;
-  }
+  Transaction transaction(database);
+  for (const auto& to : kCoarsenings) coarsen(database, to, now_us);
+  drop_older(database, now_us - policy.keep_requests_us);
+  for (int i = 0; i < kMaxTrims && used_bytes(database) > policy.max_bytes; ++i) drop_oldest_twentieth(database);
+  transaction.commit();
   database.execute("PRAGMA incremental_vacuum");
 }
 

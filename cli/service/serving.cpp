@@ -57,13 +57,28 @@ LearnerPlacement learner_placement(const CorePlan& plan) {
   return {.cpus = plan.learner_cpus, .idle_priority = !plan.learner_cpus.empty()};
 }
 
-// Adds versions that a crash kept out of the ledger, after they were published; existing rows stay.
+// Adds versions that a crash kept out of the ledger, after they were published; existing rows stay. Warns of versions
+// that were deleted.
 void reconcile(const DraftStore& store, Ledger& ledger) {
   std::vector<DraftVersionRow> rows;
   for (const auto& draft : store.drafts()) {
     for (const auto& meta : store.versions(draft)) rows.push_back(version_row(meta));
   }
-  ledger.reconcile(rows);
+  for (const auto& [draft, version] : ledger.reconcile(rows)) {
+    log_warn("draft " + draft + ": version " + std::to_string(version) + ", which the ledger knows, is missing in " +
+             store.root().string() +
+             ": an older version or the base draft serves instead, and training goes on from it");
+  }
+}
+
+// Whether a version of any draft was trained on answers that replay should still hold.
+bool was_trained_since(const DraftStore& store, std::int64_t since_us) {
+  for (const auto& draft : store.drafts()) {
+    for (const auto& meta : store.versions(draft)) {
+      if (meta.trained_requests > 0 && meta.created_us > since_us) return true;
+    }
+  }
+  return false;
 }
 
 // Host memory of the serving parts. Topics share the base draft's weights until they have their own.
@@ -165,6 +180,11 @@ struct Serving::State {
   void start_learning() {
     check_training_device(config.learner.trainer.device);
     replay = std::make_unique<ReplayBuffer>(replay_options(config));
+    replay_at_start = replay->stats();
+    if (replay_at_start.records == 0 && was_trained_since(store, wall_us() - config.replay.ttl_us)) {
+      log_warn((config.data_dir / "replay").string() +
+               " holds no records, though drafts were trained on some lately: unless they were purged, they are lost");
+    }
     if (past_answers) refill_past_answers(*replay, topics, target.weights->config.vocab_size, wall_us(), *past_answers);
     const CorePlan plan = plan_cores(kernels::allowed_cpus(), pool->cpus(), pool->n_threads(), config.learner.cores);
     cores.emplace(*pool, plan.leased_threads);
@@ -234,6 +254,7 @@ struct Serving::State {
   std::optional<kernels::ThreadPool> pool;
   std::optional<CoreSharing> cores;  // only with a learner
   std::unique_ptr<ReplayBuffer> replay;
+  ReplayStats replay_at_start;
   std::unique_ptr<Governor> governor;
   std::unique_ptr<Learner> learner;
   std::atomic<bool> wants_learning{true};
@@ -369,7 +390,10 @@ std::vector<std::string> Serving::start_up_lines() const {
                     ", learning " + learning_text(state.learner != nullptr, config, state.registry) + ", " +
                     std::to_string(state.topics.size() - 1) + " topics");
   }
-  lines.push_back("data in " + config.data_dir.string());
+  lines.push_back("data in " + config.data_dir.string() +
+                  (state.replay ? ", with " + std::to_string(state.replay_at_start.records) + " replay records (" +
+                                      memory_text(state.replay_at_start.bytes) + ")"
+                                : ""));
   if (config.server.log_prompts) lines.push_back("PROMPTS AND ANSWERS ARE LOGGED (server.log_prompts)");
   return lines;
 }

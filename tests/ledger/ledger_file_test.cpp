@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -17,6 +18,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "ledger/database.h"
+#include "ledger/index_guard.h"
 #include "ledger/ledger.h"
 #include "tests/ledger/ledger_fixture.h"
 
@@ -180,6 +182,33 @@ TEST_F(LedgerTest, AnIndexOfTheWalThatIsCutIsBuiltAnew) {
     EXPECT_EQ(ledger.dropped(), 0U);
     EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 2 * kRows) << left;
   }
+}
+
+// Bug: a cut in the middle of a write ended the service (SIGBUS in SQLite's mapping).
+TEST_F(LedgerTest, AnIndexOfTheWalThatIsCutWhileRowsAreWrittenLosesNone) {
+  constexpr std::uint64_t kRows = 400, kCuts = 8;
+  const std::uint64_t before = index_cuts();
+  const std::string index = file_.string() + "-shm";
+  {
+    auto options = options_for(file_);
+    options.commit_interval_us = 1'000;
+    Ledger ledger(options);
+    std::atomic<bool> cutting{true};
+    std::thread attacker([&] {
+      while (cutting && index_cuts() < before + kCuts) static_cast<void>(!::truncate(index.c_str(), 0));
+    });
+    for (std::uint64_t id = 1; id <= kRows; ++id) {
+      ledger.record(numbered(id));
+      ledger.flush();
+    }
+    cutting = false;
+    attacker.join();
+    EXPECT_EQ(ledger.dropped(), 0U);
+  }
+  EXPECT_GT(index_cuts(), before);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), kRows);
+  EXPECT_EQ(count("SELECT COUNT(DISTINCT id) FROM requests"), kRows);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'"), 0);
 }
 
 // Its header says so many pages, and the disk had no room for the last ones: that file was called cut.

@@ -80,6 +80,17 @@ TEST_F(LedgerTest, ReconcileAddsOnlyWhatIsMissing) {
   EXPECT_EQ(count("SELECT COUNT(*) FROM draft_versions WHERE version = 1 AND weights_sha256 = 'aa'"), 1);
 }
 
+// Versions that were deleted while the service was stopped got no word.
+TEST_F(LedgerTest, ReconcileNamesDraftsWhoseNewestVersionIsGone) {
+  const std::vector<DraftVersionRow> all = {{"code", "code", "canary", "cc", 4, 3, 1},
+                                            {"sql", "sql", "canary", "aa", 1, 0, 2},
+                                            {"sql", "sql", "canary", "bb", 2, 1, 3}};
+  EXPECT_TRUE(Ledger(options_for(file_)).reconcile(all).empty()) << "the ledger knew none";
+  EXPECT_TRUE(Ledger(options_for(file_)).reconcile(all).empty());
+  const std::map<std::string, std::uint64_t> gone = {{"code", 4}, {"sql", 2}};
+  EXPECT_EQ(Ledger(options_for(file_)).reconcile(std::span(all).subspan(1, 1)), gone);
+}
+
 TEST_F(LedgerTest, AFullQueueDropsAndCounts) {
   auto options = options_for(file_);
   options.queue_rows = 50;

@@ -75,6 +75,7 @@ class ServingTest : public ::testing::Test {
     DraftMeta meta;
     meta.draft = meta.topic = "math";
     meta.reason = "canary";
+    meta.trained_requests = 24;
     store.publish(staged, meta);
   }
 
@@ -105,6 +106,26 @@ class ServingTest : public ::testing::Test {
   KeyQuotas quotas_{ApiKeys{}};
   Metrics metrics_;
 };
+
+// Drafts and replay records that were deleted while the service was stopped got no word.
+TEST_F(ServingTest, WhatIsMissingInTheDataDirectoryIsSaidAtTheStart) {
+  plant_another_draft();
+  config_.learning = true;
+  const auto warnings = [&] {
+    ::testing::internal::CaptureStderr();
+    Serving(config_, metrics_, quotas_).save();
+    return ::testing::internal::GetCapturedStderr();
+  };
+  std::string said = warnings();
+  EXPECT_EQ(said.find("which the ledger knows"), std::string::npos) << said;
+  EXPECT_NE(said.find("replay holds no records, though drafts were trained"), std::string::npos) << said;
+  std::filesystem::remove_all(folder_ / "drafts" / "math");
+  said = warnings();
+  EXPECT_NE(said.find("draft math: version 1, which the ledger knows, is missing in " + (folder_ / "drafts").string()),
+            std::string::npos)
+      << said;
+  EXPECT_EQ(said.find("replay holds"), std::string::npos) << said;
+}
 
 // What is left for an answer without max_tokens is what is left of the cache where that is smaller than the context:
 // otherwise no such request was answered.
