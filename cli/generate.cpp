@@ -22,6 +22,7 @@
 #include "engine/models/finite_logits.h"
 #include "engine/speculative/proposal.h"
 #include "server/openai/sampling_fields.h"
+#include "text/utf8.h"
 
 namespace slip::cli {
 
@@ -182,6 +183,10 @@ class GenerateRun {
 void check(const GenerateOptions& options) {
   if (options.prompt.empty() == options.prompts.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "give either --prompt TEXT or --prompts FILE");
+  }
+  if (const std::size_t valid = valid_utf8_prefix(options.prompt); valid < options.prompt.size()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "--prompt is not UTF-8: byte " + std::to_string(valid + 1) + " begins no character");
   }
   if (!options.chat_template.empty() && !options.chat) {
     throw Error(ErrorCode::kInvalidArgument, "--chat-template without --chat", "add --chat");

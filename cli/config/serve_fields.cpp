@@ -41,6 +41,8 @@ void visit_model(FieldVisitor& to, ServeConfig& config) {
   const auto& names = config.served_names;
   to.require(std::all_of(names.begin(), names.end(), is_served_name), "served_names",
              "must hold names of 1 to 256 characters, none of them a control character or blank");
+  to.require(std::set(names.begin(), names.end()).size() == names.size(), "served_names",
+             "must not hold a name twice");
   to.field("dtype", config.dtype, {{"bfloat16", Dtype::kBFloat16}, {"float32", Dtype::kFloat32}},
            "of target and drafts");
   to.field("device", config.device, {{"cpu", Device::kCpu}, {"cuda", Device::kCuda}},

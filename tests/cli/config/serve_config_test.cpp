@@ -168,6 +168,7 @@ TEST(ServeConfig, ValuesAreChecked) {
       {"[server]\nkey_requests_per_minute = -1", "server.key_requests_per_minute"},
       {"[server]\nkey_requests_in_flight = 4294967297", "server.key_requests_in_flight"},
       {"[model]\nserved_names = [\"\"]", "model.served_names"},
+      {"[model]\nserved_names = [\"a\", \"b\", \"a\"]", "model.served_names"},
       {"[server]\nmax_buffered_bytes = 8388607", "server.max_buffered_bytes"},
       {"[model]\nserved_names = [\"a\", \"b\\nc\"]", "model.served_names"},
       {"[model]\ntarget = 5", "model.target"},
