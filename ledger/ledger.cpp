@@ -4,8 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <functional>
-#include <future>
 #include <iterator>
 #include <mutex>
 #include <optional>
@@ -20,6 +18,7 @@
 #include "common/file.h"
 #include "common/lock_free_inbox.h"
 #include "common/log.h"
+#include "common/owner_calls.h"
 #include "common/patient_clock.h"
 #include "common/thread_memory.h"
 #include "common/thread_priority.h"
@@ -97,9 +96,7 @@ struct Ledger::State {
   bool may_write();
   void stay_away();
   void write_pending();
-  void do_jobs();
-  template <class Work>
-  auto on_writer(Work work) -> decltype(work());
+  void wake_for_call();
   void write_all_pending();
   std::uint64_t purge(const PurgeScope& scope);
   bool empty_wal();
@@ -136,20 +133,23 @@ struct Ledger::State {
   std::condition_variable wake, done;
   std::uint64_t flushes_wanted = 0, flushes_done = 0;
   bool closing = false;
-  std::vector<std::function<void()>> jobs;  // run by the writer; they do not throw
+  bool called = false;
+  OwnerCalls calls{[this] { wake_for_call(); }};
   std::thread thread;
 };
 
 void Ledger::State::run() {
   set_nice(kLowestNice);
   prepare_thread_memory();
+  calls.begin();
   while (true) {
     std::uint64_t flush = 0;
     bool last = false;
     {
       std::unique_lock lock(mutex);
       wake.wait_for(lock, std::chrono::microseconds(options.commit_interval_us),
-                    [&] { return closing || flushes_wanted > flushes_done || !jobs.empty(); });
+                    [&] { return closing || flushes_wanted > flushes_done || called; });
+      called = false;
       flush = flushes_wanted;
       last = closing;
     }
@@ -164,11 +164,13 @@ void Ledger::State::run() {
       flushes_done = flush;
     }
     done.notify_all();
-    do_jobs();
-    if (last) return say_lost();
+    calls.serve();
+    if (last) break;
     if (wal_holds_purged) empty_wal();
     keep_small_when_due();
   }
+  say_lost();
+  calls.end();
 }
 
 // False while the file is missing from its path. Logs when it is back.
@@ -203,25 +205,12 @@ void Ledger::State::stay_away() {
   gone = true;
 }
 
-void Ledger::State::do_jobs() {
-  std::vector<std::function<void()>> due;
+void Ledger::State::wake_for_call() {
   {
     const std::lock_guard lock(mutex);
-    due.swap(jobs);
-  }
-  for (const auto& job : due) job();
-}
-
-template <class Work>
-auto Ledger::State::on_writer(Work work) -> decltype(work()) {
-  std::packaged_task<decltype(work())()> task(std::move(work));
-  auto result = task.get_future();
-  {
-    const std::lock_guard lock(mutex);
-    jobs.emplace_back([&task] { task(); });
+    called = true;
   }
   wake.notify_all();
-  return result.get();
 }
 
 // Before a purge: rows that wait would be written after it, and escape it.
@@ -383,21 +372,21 @@ void Ledger::flush() {
 }
 
 std::vector<RequestId> Ledger::calls_named(const std::string& http_id, const std::optional<TenantId>& tenant) {
-  return state_->on_writer([&] {
+  return state_->calls.call([&] {
     state_->write_all_pending();
     return slip::calls_named(state_->database, http_id, tenant);
   });
 }
 
 std::vector<TenantId> Ledger::tenants_named(const std::string& name) {
-  return state_->on_writer([&] {
+  return state_->calls.call([&] {
     state_->write_all_pending();
     return slip::tenants_named(state_->database, name);
   });
 }
 
 std::uint64_t Ledger::purge(const PurgeScope& scope) {
-  return state_->on_writer([&] { return state_->purge(scope); });
+  return state_->calls.call([&] { return state_->purge(scope); });
 }
 
 bool Ledger::failing() const {
