@@ -32,7 +32,7 @@ struct TopicProgress {
   std::uint64_t steps_done = 0;          // optimizer steps since the start
   const LearningCurve* curve = nullptr;  // null: no measurement yet
   double step_seconds = 0;               // time of the learner's thread per optimizer step; 0: unknown
-  double token_share = 1;                // this topic's share of the tokens served lately, 0 to 1
+  double step_share = 1;                 // the share of the target's steps that this topic's answers take, 0 to 1
   double alpha_live = 0;                 // acceptance rate of the live draft on the latest text
 };
 

@@ -107,7 +107,6 @@ void LearningLoop::take(WaitingRecord waiting) {
   newest_taken_ = std::max(newest_taken_, record.sequence);
   TopicState* topic = topic_of(record.topic);
   if (topic == nullptr) return;
-  ++requests_seen_;
   ++topic->requests_seen;
   ++topic->figures.requests;
   topic->starved = false;
@@ -150,10 +149,21 @@ TopicState* LearningLoop::topic_to_score() {
   return next;
 }
 
-// The expected gain of the topic's next steps for the service: the gain of α, weighted by the topic's share of the
-// requests.
+// The expected gain of the topic's next steps for the service: the gain of α, weighted by the topic's share of steps.
 double LearningLoop::value_of(const TopicState& topic, const StepDecision& decision) const {
-  return decision.predicted_gain * progress_of(topic).token_share;
+  return decision.predicted_gain * step_share_of(topic);
+}
+
+// An answer of a topic that was not scored yet is taken to be as long as one of the others.
+double LearningLoop::step_share_of(const TopicState& topic) const {
+  double longest = 1;
+  for (const TopicState& one : topics_) longest = std::max(longest, one.steps_per_answer);
+  const auto steps = [longest](const TopicState& one) {
+    return static_cast<double>(one.requests_seen) * (one.steps_per_answer > 0 ? one.steps_per_answer : longest);
+  };
+  double all = 0;
+  for (const TopicState& one : topics_) all += steps(one);
+  return all > 0 ? steps(topic) / all : 0;
 }
 
 // Picks the topic whose next steps have the highest value. It keeps its turn for kBurstSteps, since a change of topics
@@ -210,8 +220,7 @@ TopicProgress LearningLoop::progress_of(const TopicState& topic) const {
   for (const TopicState& other : topics_) {  // a topic that has not trained is assumed to cost as much as the others
     if (topic.step_seconds == 0) progress.step_seconds = std::max(progress.step_seconds, other.step_seconds);
   }
-  progress.token_share =
-      requests_seen_ > 0 ? static_cast<double>(topic.requests_seen) / static_cast<double>(requests_seen_) : 0;
+  progress.step_share = step_share_of(topic);
   progress.alpha_live = topic.figures.alpha_live;
   return progress;
 }

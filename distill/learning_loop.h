@@ -83,6 +83,7 @@ class LearningLoop {
   bool may_take_first_step(const TopicState& topic) const;
   void start_curve(TopicState& topic) const;
   double value_of(const TopicState& topic, const StepDecision& decision) const;
+  double step_share_of(const TopicState& topic) const;
   void score_next();
   void train_step();
   std::vector<ReplayRecord> next_batch(TopicState& topic);
@@ -103,7 +104,6 @@ class LearningLoop {
   DraftScorer scorer_;
   CanaryScorer canary_;
   std::vector<TopicState> topics_;
-  std::uint64_t requests_seen_ = 0;
   std::uint64_t newest_taken_ = 0;  // sequence of the newest record that take() has seen, or that was there before
   TopicState* next_ = nullptr;      // topic of the unit that next_unit() returned
   bool scoring_ = false;            // stays true until no record is left

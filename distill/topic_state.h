@@ -75,6 +75,7 @@ struct TopicState {
   std::optional<DraftSource> previous;  // the version before the live one; empty: unknown, or after a rollback
   LiveWatch against_previous, against_base;  // evidence that the live version is worse; may roll it back
   AcceptanceScore recent_live, recent_base;  // on the same text; older requests count less and less
+  double steps_per_answer = 0;               // of the target with the live draft, likewise; 0: nothing scored yet
 
   TopicLearning figures;
 };

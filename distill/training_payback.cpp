@@ -24,7 +24,7 @@ constexpr std::uint64_t kTrialSteps = 20;
 constexpr double kTrialHope = 0.02;  // a trial is worth its cost if this gain of α would pay it back
 
 double seconds_saved(const TopicProgress& topic, const PaybackTerms& terms, double gain) {
-  return terms.decode.saved(topic.alpha_live, gain) * std::clamp(topic.token_share, 0.0, 1.0) * terms.payback_s;
+  return terms.decode.saved(topic.alpha_live, gain) * std::clamp(topic.step_share, 0.0, 1.0) * terms.payback_s;
 }
 
 double seconds_spent(const TopicProgress& topic, const PaybackTerms& terms, double steps) {

@@ -27,11 +27,11 @@ struct TopicPause {
 };
 
 // Decides whether the next optimizer steps of a topic are worth their cost. The curve predicts a gain of α over the
-// next 40, 80 and 160 steps. The return is the share of time that this gain saves by `decode`, times the topic's token
-// share, times payback_s. The price is lease_cost times the steps' seconds. Training runs if one of the three horizons
-// returns at least twice its price. A flat curve stops training on spare cores too. A stopped topic starts a trial
-// after requests_to_wait requests, or when the acceptance rate of its live draft falls, if a trial could pay. Updates
-// `pause`. Pure otherwise.
+// next 40, 80 and 160 steps. The return is the share of time that this gain saves by `decode`, times the topic's share
+// of steps, times payback_s. The price is lease_cost times the steps' seconds. Training runs if one of the three
+// horizons returns at least twice its price. A flat curve stops training on spare cores too. A stopped topic starts a
+// trial after requests_to_wait requests, or when the acceptance rate of its live draft falls, if a trial could pay.
+// Updates `pause`. Pure otherwise.
 StepDecision decide_training(const TopicProgress& topic, const PaybackTerms& terms, TopicPause& pause);
 
 }  // namespace slip

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -124,6 +125,35 @@ class OneExport final : public Governor {
  private:
   std::uint64_t steps_;
 };
+
+// Allows no training, and keeps the shares of steps that it was told.
+class ShareReader final : public Governor {
+ public:
+  bool allow_unit(LearningUnit) noexcept override { return true; }
+  void unit_done() noexcept override {}
+  StepDecision allow_step(const TopicProgress& topic) noexcept override {
+    shares.at(topic.topic) = topic.step_share;
+    return {false, "flat", 0};
+  }
+
+  std::array<double, 2> shares{};
+};
+
+// The share was one of requests: a topic of many short answers was trained as if it took the target as long as others.
+TEST(LearningLoop, ATopicOfShortAnswersHasASmallShareOfTheSteps) {
+  TwoTopics house;
+  ShareReader governor;
+  auto learner = house.learner_of_both(governor);
+  learner->start();
+  for (std::uint64_t id = 1; id <= 40; ++id) {
+    tell(*learner, answered(2 * id, 4, 32), true, 1);
+    tell(*learner, answered(2 * id + 1, 4, 8), true, 2);
+  }
+  ASSERT_TRUE(learner->wait_idle(kPatienceUs));
+  learner->stop();
+  EXPECT_GT(governor.shares[0], 0.7);
+  EXPECT_NEAR(governor.shares[0] + governor.shares[1], 1, 1e-9);
+}
 
 // The governor of a busy engine: allows no training and records the units that it grants.
 class Observer final : public Governor {

@@ -11,7 +11,7 @@ namespace {
 
 // A topic whose trainer's α rises to `height` above the base draft's and stays there; each export is published at once.
 struct Topic {
-  double height = 0.15, token_share = 0.5, step_seconds = 0.085, time_constant = 40;
+  double height = 0.15, step_share = 0.5, step_seconds = 0.085, time_constant = 40;
   LearningCurve curve{};
   TopicPause pause = {};
   TopicProgress progress = {};
@@ -19,7 +19,7 @@ struct Topic {
   double alpha(double steps) const { return 0.3 + height * (1 - std::exp(-steps / time_constant)); }
   StepDecision ask(const PaybackTerms& terms) {
     progress.curve = &curve;
-    progress.token_share = token_share;
+    progress.step_share = step_share;
     progress.step_seconds = step_seconds;
     return decide_training(progress, terms, pause);
   }
@@ -126,7 +126,7 @@ TEST(TrainingPayback, AFallAmongTheFirstRequestsMeansNothing) {
 }
 
 TEST(TrainingPayback, ATopicWithLittleTrafficIsTrainedLess) {
-  Topic large{.token_share = 0.6}, small{.token_share = 0.05};
+  Topic large{.step_share = 0.6}, small{.step_share = 0.05};
   large.progress.requests_seen = small.progress.requests_seen = 1000;
   const std::uint64_t steps_of_large = large.train(2000, kBusy), steps_of_small = small.train(2000, kBusy);
   EXPECT_LT(steps_of_small, steps_of_large);
@@ -134,7 +134,7 @@ TEST(TrainingPayback, ATopicWithLittleTrafficIsTrainedLess) {
 }
 
 TEST(TrainingPayback, WhatDoesNotPayWhileBusyMayRunOnIdleCores) {
-  Topic topic{.token_share = 0.0005};
+  Topic topic{.step_share = 0.0005};
   topic.progress.requests_seen = 1000;
   topic.measure();
   EXPECT_STREQ(topic.ask(kBusy).reason, "the gain would not pay back");
