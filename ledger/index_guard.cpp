@@ -25,7 +25,7 @@ constexpr std::size_t kPathBytes = PATH_MAX + 16;  // " (deleted)" too
 constexpr int kMostDescriptors = 1 << 16;
 
 std::atomic<std::uint64_t> cuts{0};
-struct sigaction before {};
+struct sigaction action_before {};
 
 // Lines of a file. Longer ones than the buffer are cut.
 class LineReader {
@@ -157,7 +157,7 @@ bool mend(const void* address) noexcept {
 void on_bus_error(int number, siginfo_t* info, void* /*context*/) {
   const int error = errno;
   // Without a mend, the access runs again and does what it did before this handler was there.
-  if (info->si_code != BUS_ADRERR || !mend(info->si_addr)) ::sigaction(number, &before, nullptr);
+  if (info->si_code != BUS_ADRERR || !mend(info->si_addr)) ::sigaction(number, &action_before, nullptr);
   errno = error;
 }
 
@@ -168,7 +168,7 @@ void survive_cut_indexes() {
     struct sigaction action {};
     action.sa_sigaction = on_bus_error;
     action.sa_flags = SA_SIGINFO;
-    return ::sigaction(SIGBUS, &action, &before) == 0;
+    return ::sigaction(SIGBUS, &action, &action_before) == 0;
   }();
   static_cast<void>(installed);
 }
