@@ -13,10 +13,6 @@ namespace {
 constexpr std::size_t kHeldoutRecords = 16;  // held-out records that confirm a candidate
 constexpr double kRequestMemory = 0.95;      // decay per request of the recent scores
 
-void smooth(double& value, double next) {
-  value = value == 0 ? next : kRequestMemory * value + (1 - kRequestMemory) * next;
-}
-
 // Sums are smoothed, not ratios: a short answer says less than a long one.
 void add_to_recent(AcceptanceScore& recent, const AcceptanceScore& next) {
   recent.accepted = kRequestMemory * recent.accepted + next.accepted;
@@ -70,7 +66,7 @@ void CanaryScorer::score_new(TopicState& topic, const WaitingRecord& waiting) {
   decisions_.on_scored(same_text);
   add_to_recent(topic.recent_live, same_text.live);
   add_to_recent(topic.recent_base, same_text.base);
-  smooth(topic.steps_per_answer, same_text.live.steps);
+  smooth(topic.steps_per_answer, same_text.live.steps, kRequestMemory);
   topic.figures.alpha_live = topic.recent_live.alpha();
   topic.figures.alpha_base = topic.recent_base.alpha();
   if (!waiting.is_evidence) return;

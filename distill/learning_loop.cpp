@@ -28,10 +28,6 @@ double seconds(std::int64_t us) {
   return static_cast<double>(us) / 1e6;
 }
 
-void smooth(double& value, double next, double memory) {
-  value = value == 0 ? next : memory * value + (1 - memory) * next;
-}
-
 void end_spell(const TopicState& topic, FailureSpell& spell, const char* doing) {
   if (spell.n == 0) return;
   log_info("learning: " + topic.topic + ": " + doing + " works again, after " + std::to_string(spell.n) +
@@ -154,7 +150,7 @@ double LearningLoop::value_of(const TopicState& topic, const StepDecision& decis
   return decision.predicted_gain * step_share_of(topic);
 }
 
-// An answer of a topic that was not scored yet is taken to be as long as one of the others.
+// A topic without a scored answer counts with the longest of the others.
 double LearningLoop::step_share_of(const TopicState& topic) const {
   double longest = 1;
   for (const TopicState& one : topics_) longest = std::max(longest, one.steps_per_answer);

@@ -27,6 +27,11 @@ struct DraftSource {
   std::uint64_t optimizer_steps = 0;
 };
 
+// Moves a mean towards `next`, whose weight is 1 − `memory`; the first value (0: none yet) is taken as it is.
+inline void smooth(double& value, double next, double memory) {
+  value = value == 0 ? next : memory * value + (1 - memory) * next;
+}
+
 // A frozen export of a topic's trainer. Training goes on while the candidate waits for its verdict. No record newer
 // than `cut_off` and no held-out record was used to train it.
 struct Candidate {

@@ -5,8 +5,8 @@
 
 namespace slip {
 
-// SQLite reads and writes the index of a WAL (NAME-shm) through a mapping. An access behind the file's end raises
-// SIGBUS, so whoever cuts that file beneath a running process would end it. These two keep the process alive.
+// SQLite maps the index of a WAL (NAME-shm) into memory. If another process cuts that file, SQLite's next access behind
+// the new end raises SIGBUS, which ends this process. The functions below prevent that.
 
 // Installs a handler of SIGBUS, once in a process. Where the access was to such an index, the handler fills the file
 // with zeros at the length that is mapped, counts the cut and lets the access run again. In all other cases the signal

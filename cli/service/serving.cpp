@@ -5,8 +5,10 @@
 #include <atomic>
 #include <functional>
 #include <future>
+#include <iterator>
 #include <optional>
 #include <set>
+#include <span>
 #include <thread>
 
 #include "checkpoints/data_directory_lock.h"
@@ -57,13 +59,21 @@ LearnerPlacement learner_placement(const CorePlan& plan) {
   return {.cpus = plan.learner_cpus, .idle_priority = !plan.learner_cpus.empty()};
 }
 
+// Of all drafts. Reads every meta.json, and warns of each that it cannot read.
+std::vector<DraftMeta> all_versions(const DraftStore& store) {
+  std::vector<DraftMeta> all;
+  for (const auto& draft : store.drafts()) {
+    auto versions = store.versions(draft);
+    std::move(versions.begin(), versions.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
 // Adds versions that a crash kept out of the ledger, after they were published; existing rows stay. Warns of versions
 // that were deleted.
-void reconcile(const DraftStore& store, Ledger& ledger) {
+void reconcile(const DraftStore& store, std::span<const DraftMeta> versions, Ledger& ledger) {
   std::vector<DraftVersionRow> rows;
-  for (const auto& draft : store.drafts()) {
-    for (const auto& meta : store.versions(draft)) rows.push_back(version_row(meta));
-  }
+  std::transform(versions.begin(), versions.end(), std::back_inserter(rows), version_row);
   for (const auto& [draft, version] : ledger.reconcile(rows)) {
     log_warn("draft " + draft + ": version " + std::to_string(version) + ", which the ledger knows, is missing in " +
              store.root().string() +
@@ -71,14 +81,11 @@ void reconcile(const DraftStore& store, Ledger& ledger) {
   }
 }
 
-// Whether a version of any draft was trained on answers that replay should still hold.
-bool was_trained_since(const DraftStore& store, std::int64_t since_us) {
-  for (const auto& draft : store.drafts()) {
-    for (const auto& meta : store.versions(draft)) {
-      if (meta.trained_requests > 0 && meta.created_us > since_us) return true;
-    }
-  }
-  return false;
+// Whether one of them was trained on answers that replay should still hold.
+bool any_trained_since(std::span<const DraftMeta> versions, std::int64_t since_us) {
+  return std::any_of(versions.begin(), versions.end(), [since_us](const DraftMeta& meta) {
+    return meta.trained_requests > 0 && meta.created_us > since_us;
+  });
 }
 
 // Host memory of the serving parts. Topics share the base draft's weights until they have their own.
@@ -140,14 +147,17 @@ struct Serving::State {
       const DraftTarget drafted{folder_name(config.target), config.target, config.dtype, target, draft_packing(device)};
       registry = open_draft_registry(store, config.draft, drafted, topics);
     }
-    reconcile(store, ledger);
+    const std::vector<DraftMeta> versions = all_versions(store);
+    reconcile(store, versions, ledger);
     recorder.emplace(names(), ledger, metrics);
     pool.emplace(engine_threads(config), engine_pinning(config));
     router_saver.emplace(*router, config.data_dir / kRouterFile, kRouterSaveInterval, [this] { return disk->gone(); });
     if (config.learning && config.engine.prompt_lookup && config.past_answers_bytes > 0) {
       past_answers = std::make_shared<PastAnswersTable>(config.past_answers_bytes);
     }
-    if (drafting && config.learning && registry.base->weights->config.beyond_plain_llama().empty()) start_learning();
+    if (drafting && config.learning && registry.base->weights->config.beyond_plain_llama().empty()) {
+      start_learning(versions);
+    }
     start_engine();
     purger.emplace(ledger, [this](const PurgeScope& scope) {
       if (past_answers) past_answers->forget(scope.tenant);
@@ -177,11 +187,12 @@ struct Serving::State {
     return learner ? line + "; trainers hold up to " + memory_text(config.learner.memory_bytes) + " more" : line;
   }
 
-  void start_learning() {
+  // `versions` are all of the store.
+  void start_learning(std::span<const DraftMeta> versions) {
     check_training_device(config.learner.trainer.device);
     replay = std::make_unique<ReplayBuffer>(replay_options(config));
     replay_at_start = replay->stats();
-    if (replay_at_start.records == 0 && was_trained_since(store, wall_us() - config.replay.ttl_us)) {
+    if (replay_at_start.records == 0 && any_trained_since(versions, wall_us() - config.replay.ttl_us)) {
       log_warn((config.data_dir / "replay").string() +
                " holds no records, though drafts were trained on some lately: unless they were purged, they are lost");
     }
