@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -66,6 +67,12 @@ ArmSetting recorded(const AdaptOptions& options, const std::vector<Prompt>& prom
   setting.stream = read_recorded(stream);
   setting.stream.resize(std::min(setting.stream.size(), options.requests));
   if (!dev.empty()) setting.dev = read_recorded(dev);
+  std::vector<ReplayRecord> sampled;
+  for (const auto& folder : options.sampled) {
+    auto records = read_recorded(folder);
+    std::move(records.begin(), records.end(), std::back_inserter(sampled));
+  }
+  setting.sampled = SampledAnswers(std::move(sampled));
   return setting;
 }
 
@@ -122,6 +129,10 @@ void add_files(CLI::App& app, AdaptOptions& options) {
   app.add_option("--record", options.record, "Keep the recorded answers in this folder (stream/replay, dev/replay)");
   app.add_option("--replay", options.replay, "A recorded replay folder: the arms run without the target");
   app.add_option("--dev-replay", options.dev_replay, "A recorded replay folder of the dev prompts");
+  app.add_option("--sampled", options.sampled,
+                 "Recorded replay folders of further answers to the streamed prompts (--temperature 1 --record): the "
+                 "arms ungated and gated learn from them, as from what an idle target samples")
+      ->delimiter(',');
   app.add_option("-c,--config", options.config, "Configuration of the service arms");
   app.add_option("--work", options.work, "Folder for the services' data and logs");
   app.add_option("--csv", options.csv, "Write the arms' curves as CSV");

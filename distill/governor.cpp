@@ -12,16 +12,16 @@
 
 namespace slip {
 
-bool within_cadence(double steps_per_request, std::uint64_t requests_seen, std::uint64_t steps_done) {
+bool within_cadence(double steps_per_request, std::uint64_t answers_seen, std::uint64_t steps_done) {
   constexpr double kRounding = 1e-9;  // 10 × 0.1 is one step
-  const double allowed = std::floor(static_cast<double>(requests_seen) * steps_per_request + kRounding);
+  const double allowed = std::floor(static_cast<double>(answers_seen) * steps_per_request + kRounding);
   return static_cast<double>(steps_done) < allowed;
 }
 
 namespace {
 
 StepDecision decide_cadence(double steps_per_request, const TopicProgress& topic) {
-  const bool allowed = within_cadence(steps_per_request, topic.requests_seen, topic.steps_done);
+  const bool allowed = within_cadence(steps_per_request, topic.answers_seen, topic.steps_done);
   return {allowed, allowed ? "steps_per_request" : "waits for requests", 0};
 }
 

@@ -28,7 +28,7 @@ constexpr bool is_scoring(LearningUnit unit) noexcept {
 // What a governor must know about a topic before its next optimizer step. Plain data.
 struct TopicProgress {
   std::size_t topic = 0;                 // index of the topic, the same in every call
-  std::uint64_t requests_seen = 0;       // finished answers since the start
+  std::uint64_t answers_seen = 0;        // finished since the start, sampled ones included
   std::uint64_t steps_done = 0;          // optimizer steps since the start
   const LearningCurve* curve = nullptr;  // null: no measurement yet
   double step_seconds = 0;               // time of the learner's thread per optimizer step; 0: unknown
@@ -38,8 +38,9 @@ struct TopicProgress {
 
 struct StepDecision {
   bool allowed = false;
-  const char* reason = "";    // for people; one line, a string literal
-  double predicted_gain = 0;  // gain of α over the next 40 steps, predicted by the topic's curve
+  const char* reason = "";     // for people; one line, a string literal
+  double predicted_gain = 0;   // gain of α over the next 40 steps, predicted by the topic's curve
+  bool lacks_answers = false;  // not allowed for want of answers: with more of them, a step would pay
 };
 
 // Decides before each unit of learning whether it may run now, and assigns its cores. Threads: the engine thread
@@ -55,6 +56,8 @@ class Governor : public StepListener {
   virtual StepDecision allow_step(const TopicProgress& topic) noexcept = 0;
   // False while the engine is busy. Work that can wait should then wait for a pause.
   virtual bool engine_idle() const noexcept { return true; }
+  // For how long the engine has had no step for a client, in µs; 0 while it has one, and where nobody knows.
+  virtual std::int64_t idle_us() const noexcept { return 0; }
   // The cost of learning to the service over the last minute: as a share of the engine's busy time, 0 to 1, and in
   // tokens/s.
   virtual double share_of_service() const noexcept { return 0; }
@@ -63,8 +66,8 @@ class Governor : public StepListener {
   virtual const char* reason() const noexcept { return ""; }
 };
 
-// Whether a topic may begin another step, at `steps_per_request` optimizer steps for each finished request. Pure.
-bool within_cadence(double steps_per_request, std::uint64_t requests_seen, std::uint64_t steps_done);
+// Whether a topic may begin another step, at `steps_per_request` optimizer steps for each finished answer. Pure.
+bool within_cadence(double steps_per_request, std::uint64_t answers_seen, std::uint64_t steps_done);
 
 // A governor that bounds latency: with training, the p99 inter-token latency of decode steps stays within 1 +
 // `latency_slack` times its value without training. Refuses training while requests wait for admission. Scoring always

@@ -28,6 +28,17 @@ constexpr std::int64_t kUpkeepEveryUs = 1'000'000;
 constexpr std::int64_t kAskAgainUs = 5'000;  // after the governor refused a unit
 constexpr std::int64_t kLongestWaitInStepUs = 3'000'000;
 constexpr std::int64_t kIdleTickUs = 1'000'000;
+constexpr std::int64_t kQuietUs = 1'000'000;  // without a client's request, before further answers are asked for
+constexpr int kSampledTogether = 4;           // answers that the engine samples at once
+
+// Takes the answers that the target samples for the learner. Nobody reads them: their tokens come as observations.
+class UnreadAnswers final : public TokenSink {
+ public:
+  void on_tokens(const TokenDelta& /*delta*/) override {}
+  void on_finished(const RequestSummary& /*summary*/) override { n_running.fetch_sub(1, std::memory_order_release); }
+
+  std::atomic<int> n_running{0};
+};
 
 }  // namespace
 
@@ -55,6 +66,7 @@ struct Learner::State {
   bool begin_unit(LearningUnit unit);
   void end_unit();
   void take_in();
+  void ask_for_answers();
   void keep_house();
   void pause();
   void announce_idle();
@@ -91,6 +103,7 @@ struct Learner::State {
   std::uint64_t taken_through = 0, reported = 0;
   std::int64_t kept_us = 0;
   bool out_of_memory = false;  // in the last round
+  const std::shared_ptr<UnreadAnswers> unread = std::make_shared<UnreadAnswers>();
 };
 
 // ---- the loop
@@ -141,6 +154,7 @@ bool Learner::State::work_once() {
   const auto unit = learning.wanted() ? loop->next_unit(/*may_train=*/learning.on()) : std::nullopt;
   if (!unit) {
     end_unit();
+    if (learning.on()) ask_for_answers();
     if (!loop->holds_records()) announce_idle();
     return false;
   }
@@ -181,6 +195,23 @@ void Learner::State::take_in() {
     WaitingRecord record = std::move(records.front());  // removed first, so that a bad_alloc does not meet it again
     records.pop_front();
     loop->take(std::move(record));
+  }
+}
+
+// In rounds: between two of them, training takes the idle time.
+void Learner::State::ask_for_answers() {
+  if (!options.answer_again || unread->n_running.load(std::memory_order_acquire) > 0) return;
+  if (governor.idle_us() < kQuietUs) return;
+  for (int i = 0; i < kSampledTogether; ++i) {
+    auto request = loop->next_sample();
+    if (!request) return;
+    request->sink = unread;
+    unread->n_running.fetch_add(1, std::memory_order_relaxed);
+    try {
+      options.answer_again(std::move(*request));
+    } catch (const std::exception&) {  // the engine shuts down, or cannot take so long a prompt
+      unread->n_running.fetch_sub(1, std::memory_order_relaxed);
+    }
   }
 }
 

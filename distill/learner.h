@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,6 +46,11 @@ struct LearnerOptions {
   bool at_idle_priority = true;  // false: for tests on a busy machine
   LearnerPlacement placement;    // used only with at_idle_priority
   std::uint64_t seed = 1;
+  // Further answers of the target to each prompt, while no client has sent a request for a second. They are asked for
+  // where a topic lacks answers, and passed to `answer_again`, on the learner's thread: it gives the request its end
+  // tokens and submits it to the engine. What it throws drops the request. 0, or an empty function: none.
+  std::int32_t sampled_answers = 3;
+  std::function<void(Request)> answer_again;
   Dtype serve_dtype = Dtype::kBFloat16;
   PackDraft pack;                                          // packs versions before they go live; learner's thread
   std::filesystem::path optimizer_folder;                  // <data>/optimizer

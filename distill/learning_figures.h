@@ -12,7 +12,8 @@ namespace slip {
 struct TopicLearning {
   std::string topic, draft;
   std::uint64_t live_version = 0;
-  std::uint64_t requests = 0;             // finished answers that reached the learner
+  std::uint64_t requests = 0;             // finished answers of clients that reached the learner
+  std::uint64_t sampled_answers = 0;      // further answers that the target sampled for the learner
   std::uint64_t records_waiting = 0;      // not scored yet
   std::uint64_t records_unscored = 0;     // dropped unscored, since too many waited
   std::uint64_t optimizer_steps = 0;      // since the start

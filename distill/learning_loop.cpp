@@ -72,7 +72,8 @@ LearningLoop::LearningLoop(LearningLoopSetting setting)
   for (std::size_t i = 0; i < live_drafts.size() && i < topics.size(); ++i) {
     if (!live_drafts[i] || !live_drafts[i]->get()) continue;
     TopicState topic;
-    topic.topic = topics[TopicId{static_cast<std::uint32_t>(i)}].name;
+    topic.id = TopicId{static_cast<std::uint32_t>(i)};
+    topic.topic = topics[topic.id].name;
     topic.live_draft = live_drafts[i];
     publisher_.enrol(topic);
     const auto earlier = setting.earlier.by_topic.find(topic.topic);
@@ -103,10 +104,16 @@ void LearningLoop::take(WaitingRecord waiting) {
   newest_taken_ = std::max(newest_taken_, record.sequence);
   TopicState* topic = topic_of(record.topic);
   if (topic == nullptr) return;
-  ++topic->requests_seen;
-  ++topic->figures.requests;
   topic->starved = false;
   if (topic->undrawn_since_us == 0) topic->undrawn_since_us = monotonic_us();
+  if (record.sampled) {
+    ++topic->sampled_seen;
+    ++topic->figures.sampled_answers;
+    return;
+  }
+  ++topic->requests_seen;
+  ++topic->figures.requests;
+  if (waiting.may_be_sampled) topic->sampler.add(record, options_.sampled_answers);
   if (record.processed_logits) return;  // drafts cannot be scored on it
   if (!worth_scoring(*topic)) return;
   topic->unscored.push_back(std::move(waiting));
@@ -120,6 +127,7 @@ void LearningLoop::forget(const PurgeScope& scope) {
     return scope.contains(record.request, record.name, record.tenant, record.created_us);
   };
   for (TopicState& topic : topics_) {
+    topic.sampler.forget(scope);
     std::erase_if(topic.unscored, [&](const WaitingRecord& waiting) { return is_in(waiting.record); });
     if (topic.candidate) std::erase_if(topic.candidate->heldout_left, is_in);
   }
@@ -170,20 +178,23 @@ TopicState* LearningLoop::topic_to_train() {
   double best_value = 0;
   const std::int64_t now_us = monotonic_us();
   const auto batch = static_cast<std::uint64_t>(options_.batch_requests);
-  const auto waiting = [](const TopicState& topic) { return topic.requests_seen - topic.requests_at_burst; };
+  const auto waiting = [](const TopicState& topic) { return topic.answers_seen() - topic.answers_at_burst; };
   for (TopicState& topic : topics_) {
+    topic.lacks_answers = false;
     if (topic.starved || topic.requests_seen == 0 || topic.training_failures.retry_us > now_us) continue;
     if (topic.steps_done == 0) start_curve(topic);
     const StepDecision decision = governor_.allow_step(progress_of(topic));
     topic.figures.state = decision.allowed ? "training" : decision.reason;
+    topic.lacks_answers = decision.lacks_answers;
     if (!decision.allowed) {
-      if (topic.in_burst) topic.requests_at_burst = topic.requests_seen;
+      if (topic.in_burst) topic.answers_at_burst = topic.answers_seen();
       topic.in_burst = false;
       continue;
     }
     topic.figures.predicted_gain = decision.predicted_gain;
     if (!topic.in_burst && (waiting(topic) < batch || !may_take_first_step(topic))) {
       topic.figures.state = "waits for requests";
+      topic.lacks_answers = true;
       continue;
     }
     if (&topic == training_ && burst_steps_ < kBurstSteps) return &topic;
@@ -197,8 +208,8 @@ TopicState* LearningLoop::topic_to_train() {
 
 // Counts the records of earlier runs too.
 bool LearningLoop::may_take_first_step(const TopicState& topic) const {
-  const std::uint64_t requests = topic.records_before + topic.requests_seen;
-  return topic.steps_done > 0 || requests >= kFirstBatches * static_cast<std::uint64_t>(options_.batch_requests);
+  const std::uint64_t answers = topic.records_before + topic.answers_seen();
+  return topic.steps_done > 0 || answers >= kFirstBatches * static_cast<std::uint64_t>(options_.batch_requests);
 }
 
 void LearningLoop::start_curve(TopicState& topic) const {
@@ -209,7 +220,7 @@ void LearningLoop::start_curve(TopicState& topic) const {
 TopicProgress LearningLoop::progress_of(const TopicState& topic) const {
   TopicProgress progress;
   progress.topic = static_cast<std::size_t>(&topic - topics_.data());
-  progress.requests_seen = topic.requests_seen;
+  progress.answers_seen = topic.answers_seen();
   progress.steps_done = topic.steps_done;
   progress.curve = &topic.curve;
   progress.step_seconds = topic.step_seconds;
@@ -254,6 +265,20 @@ void LearningLoop::run(LearningUnit unit) {
   for (next_ = topic_to_score(); next_ != nullptr; next_ = topic_to_score()) score_next();
   next_ = topic_to_train();  // the verdicts may have changed what pays
   if (next_ != nullptr) train_step();
+}
+
+std::optional<Request> LearningLoop::next_sample() {
+  TopicState* best = nullptr;
+  double best_value = 0;
+  for (TopicState& topic : topics_) {
+    if (!topic.lacks_answers || topic.sampler.empty()) continue;
+    const double value = topic.figures.predicted_gain * step_share_of(topic);
+    if (best != nullptr && value <= best_value) continue;
+    best = &topic;
+    best_value = value;
+  }
+  if (best == nullptr) return std::nullopt;
+  return best->sampler.next({best->id, best->live_draft->id(), TopicSource::kNone}, n_samples_++);
 }
 
 // ---- scoring ----
@@ -372,6 +397,7 @@ LearningFigures LearningLoop::figures(std::int64_t now_us) const {
     one.lag_s = topic.undrawn_since_us == 0 ? 0 : seconds(now_us - topic.undrawn_since_us);
     if (topic.candidate)
       figures.candidate_bytes += topic.candidate->weights->bytes() + topic.candidate->exported->bytes();
+    figures.queue_bytes += topic.sampler.bytes();
     for (const WaitingRecord& waiting : topic.unscored) figures.queue_bytes += bytes_of(waiting.record);
     figures.topics.push_back(std::move(one));
   }

@@ -64,11 +64,14 @@ class LearningLoop {
   void run(LearningUnit unit);
   bool holds_records() const;  // whether records wait to be scored, perhaps until there are more
 
-  // Queues a record for scoring. When too many wait, the oldest of the topic is dropped. Training draws from replay up
-  // to the newest record taken here. REQUIRES: fits_vocabulary(record, vocab_size of the drafts).
+  // Queues a record of a client's answer for scoring. When too many wait, the oldest of the topic is dropped. Training
+  // draws from replay up to the newest record taken here. REQUIRES: fits_vocabulary(record, vocab_size of the drafts).
   void take(WaitingRecord waiting);
   // Drops the waiting records of a scope.
   void forget(const PurgeScope& scope);
+  // A background request for a further answer to a client's prompt, of the topic that gains most by it. Empty: no topic
+  // with such a prompt lacks answers. As of the last next_unit().
+  std::optional<Request> next_sample();
   void reclaim();                      // frees versions that are no longer served
   void save_due(std::int64_t now_us);  // optimizer states with old unsaved steps
   void save();                         // all optimizer states
@@ -109,6 +112,7 @@ class LearningLoop {
   bool scoring_ = false;            // stays true until no record is left
   TopicState* training_ = nullptr;  // topic of the current burst of steps
   std::uint64_t burst_steps_ = 0;   // steps of that burst so far
+  std::uint64_t n_samples_ = 0;     // background requests so far
   std::int64_t started_us_ = 0;
 };
 

@@ -20,6 +20,7 @@ class LearningUnits {
 
   // True when no engine step runs: a unit then costs nothing.
   bool engine_idle() const noexcept { return cores_ == nullptr || cores_->idle(); }
+  std::int64_t idle_us() const noexcept { return cores_ == nullptr ? 0 : cores_->idle_us(); }
   // Whether the engine reads a prompt. That takes all cores: a unit beside it would slow it down and make little
   // progress.
   bool reads_prompt() const noexcept { return cores_ != nullptr && cores_->reads_prompt(); }

@@ -25,8 +25,8 @@ constexpr std::size_t kBusySamples = 11;               // the last five seconds
 constexpr std::int64_t kLongestSilenceUs = 2'000'000;  // a learner with traffic has something to do more often
 
 // Optimizer steps per request of a topic while the engine is busy; falls with the number of requests.
-double busy_steps(std::uint64_t requests_seen) noexcept {
-  const double early = std::min(1.0, kLateRequests / std::max(static_cast<double>(requests_seen), 1.0));
+double busy_steps(std::uint64_t answers_seen) noexcept {
+  const double early = std::min(1.0, kLateRequests / std::max(static_cast<double>(answers_seen), 1.0));
   return kLateBusySteps + (kBusySteps - kLateBusySteps) * early;
 }
 
@@ -92,12 +92,13 @@ class PaybackGovernor final : public Governor {
     if (topic.topic >= pauses_.size()) pauses_.resize(topic.topic + 1);
     // Uses the last seconds, not this instant, since every engine is idle between two steps.
     const double most = options_.steps_per_request;
-    const double steps = busy_.share() < kBusyShare ? most : std::min(most, busy_steps(topic.requests_seen));
+    const double steps = busy_.share() < kBusyShare ? most : std::min(most, busy_steps(topic.answers_seen));
     const PaybackTerms terms{options_.payback_s, steps, units_.decode_time(), units_.lease_cost() * busy_.share()};
     return decide_training(topic, terms, pauses_[topic.topic]);
   }
 
   bool engine_idle() const noexcept override { return units_.engine_idle() && busy_.share() < kBusyShare; }
+  std::int64_t idle_us() const noexcept override { return units_.idle_us(); }
   double share_of_service() const noexcept override { return units_.share_of_service(); }
   double cost_tokens_per_s() const noexcept override { return units_.cost_tokens_per_s(); }
   const char* reason() const noexcept override { return units_.reason(); }

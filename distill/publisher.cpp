@@ -118,7 +118,7 @@ void Publisher::export_candidate(TopicState& topic, DraftTrainer& trainer, std::
   Candidate candidate;
   candidate.cut_off = cut_off;
   candidate.optimizer_steps = trainers_.total_steps(draft);
-  candidate.trained_requests = topic.trained_before + topic.requests_seen;
+  candidate.trained_requests = topic.trained_before + topic.answers_seen();
   candidate.train_loss = topic.figures.loss;
   try {
     candidate.exported = std::make_shared<const DraftExport>(trainer.exported());

@@ -90,13 +90,14 @@ void RecordIntake::take_in() {
   while (!events_.empty()) {
     Event event = std::move(events_.front());  // removed first, so that a bad_alloc does not meet it again
     events_.pop_front();
-    if (auto* begun = std::get_if<ObservedRequest>(&event)) assembler_.begin(std::move(*begun));
+    auto* begun = std::get_if<ObservedRequest>(&event);
+    if (begun != nullptr && !is_purged(*begun)) assembler_.begin(std::move(*begun));
     if (const auto* seen = std::get_if<Observation>(&event)) assembler_.record(*seen);
     const auto* finished = std::get_if<Finish>(&event);
     if (finished == nullptr) continue;
     auto record = assembler_.finish(finished->request, finished->completed);
     if (!record) continue;
-    record->created_us = finished->at_us;
+    if (!record->sampled) record->created_us = finished->at_us;
     take(std::move(*record));
   }
   wasted_.fetch_add(assembler_.take_lost(), std::memory_order_relaxed);
@@ -107,17 +108,27 @@ void RecordIntake::take_in() {
 // Records are scored even while the disk is low, so that the live version stays under watch.
 void RecordIntake::take(ReplayRecord record) {
   if (!learning_.wanted() || !fits_vocabulary(record, options_.vocab_size)) return;
-  const bool evidence = is_evidence(record);
+  WaitingRecord waiting;
+  const bool is_new = !record.sampled && find_group(record);
+  waiting.is_evidence = is_new && !record.processed_logits;
+  waiting.may_be_sampled = is_new && !replay_.holds_out(record.group);
+  waiting.since_us = monotonic_us();
   append(record);
-  records_.push({std::move(record), evidence, monotonic_us()});
+  waiting.record = std::move(record);
+  records_.push(std::move(waiting));
 }
 
-// Also sets the record's group, before it is stored.
-bool RecordIntake::is_evidence(ReplayRecord& record) {
+// Sets the record's group, before it is stored. False for a near-copy of an earlier record.
+bool RecordIntake::find_group(ReplayRecord& record) {
   NearCopies& near_copies = near_copies_.try_emplace(record.topic, options_.near_copies).first->second;
   const ContentGroup group = near_copies.add(record.tokens, static_cast<std::size_t>(record.prompt_tokens));
   record.group = group.id;
-  return !group.seen && !record.processed_logits;
+  return !group.seen;
+}
+
+// A purge may have removed the record whose prompt this is, after the learner asked for a further answer to it.
+bool RecordIntake::is_purged(const ObservedRequest& request) const {
+  return request.source && request.source->asked_us <= purged_us_;
 }
 
 // ---- replay
@@ -171,6 +182,7 @@ std::size_t RecordIntake::purge(const PurgeScope& scope) {
   return calls_.call([&] {
     take_in();  // the records of all requests that finished before
     assembler_.forget(scope);
+    purged_us_ = monotonic_us();
     return replay_.purge(scope);
   });
 }

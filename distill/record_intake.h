@@ -67,8 +67,9 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
                                    std::uint64_t newest) const override;
   std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit, std::uint64_t newest) const override;
 
-  // Removes the records of a scope, including those of running requests, from this object and from the disk. Returns
-  // the number of records on disk. Errors: those of ReplayBuffer::purge().
+  // Removes the records of a scope, including those of running requests, from this object and from the disk. Background
+  // requests that were asked for earlier give no record. Returns the number of records on disk. Errors: those of
+  // ReplayBuffer::purge().
   std::size_t purge(const PurgeScope& scope);
 
   bool refused() const { return refused_.load(std::memory_order_relaxed); }  // the last append to replay failed
@@ -91,7 +92,8 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   void run();
   void take_in();
   void take(ReplayRecord record);
-  bool is_evidence(ReplayRecord& record);
+  bool find_group(ReplayRecord& record);
+  bool is_purged(const ObservedRequest& request) const;
   void append(ReplayRecord& record);
   void complain(const std::exception& error);
   void keep_replay_when_due();
@@ -118,7 +120,8 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   PatientClock calendar_;
   std::uint64_t taken_ = 0;
   std::int64_t synced_us_ = 0, expired_us_ = 0, complained_us_ = 0;
-  bool complained_ = false;  // a loss of records was logged, the recovery not yet
+  std::int64_t purged_us_ = 0;  // monotonic; the last purge
+  bool complained_ = false;     // a loss of records was logged, the recovery not yet
 
   std::thread thread_;
 };

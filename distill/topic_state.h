@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "distill/answer_sampler.h"
 #include "distill/canary/canary.h"
 #include "distill/canary/learning_curve.h"
 #include "distill/learning_figures.h"
@@ -55,6 +56,7 @@ struct FailureSpell {
 // The learning state of one topic: its draft, step counts, candidate and evidence. Plain data of the learner's thread.
 struct TopicState {
   std::string topic;
+  TopicId id;
   std::shared_ptr<LiveDraft> live_draft;
   DraftSource live;
 
@@ -64,16 +66,19 @@ struct TopicState {
   std::uint64_t trained_before = 0;  // requests that trained the version that was live at the start
   std::uint64_t records_before = 0;  // in replay before this run
   std::uint64_t requests_seen = 0;   // finished and taken in since the start
+  std::uint64_t sampled_seen = 0;    // further answers to their prompts, likewise
   std::uint64_t steps_done = 0;      // optimizer steps since the start
   std::uint64_t steps_since_export = 0;
-  std::uint64_t requests_at_burst = 0;  // requests_seen when the last burst ended
-  bool in_burst = false;                // a burst: the steps from a first one until the governor refuses the next
-  bool starved = false;                 // replay had no record to train on; false again with the next request
-  std::uint64_t newest_drawn = 0;       // newest record sequence that training may have drawn
-  std::int64_t undrawn_since_us = 0;    // monotonic arrival of the oldest record that no step could draw; 0: none
-  double step_seconds = 0;              // CPU time of the learner's thread per optimizer step, smoothed
+  std::uint64_t answers_at_burst = 0;  // answers_seen() when the last burst ended
+  bool in_burst = false;               // a burst: the steps from a first one until the governor refuses the next
+  bool starved = false;                // replay had no record to train on; false again with the next request
+  std::uint64_t newest_drawn = 0;      // newest record sequence that training may have drawn
+  std::int64_t undrawn_since_us = 0;   // monotonic arrival of the oldest record that no step could draw; 0: none
+  double step_seconds = 0;             // CPU time of the learner's thread per optimizer step, smoothed
   FailureSpell training_failures, scoring_failures;
   LearningCurve curve;
+  AnswerSampler sampler;
+  bool lacks_answers = false;  // StepDecision::lacks_answers, or too few for its first step
 
   std::optional<Candidate> candidate;
   PairedTest candidate_test;            // candidate against live, over all exports since the trainer last restarted
@@ -83,6 +88,8 @@ struct TopicState {
   double steps_per_answer = 0;               // of the target with the live draft, likewise; 0: nothing scored yet
 
   TopicLearning figures;
+
+  std::uint64_t answers_seen() const { return requests_seen + sampled_seen; }
 };
 
 }  // namespace slip

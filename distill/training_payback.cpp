@@ -46,7 +46,7 @@ StepDecision begin_trial(const TopicProgress& topic, const PaybackTerms& terms, 
   pause.trial_until_step = topic.steps_done + kTrialSteps;
   if (terms.steps_per_request > 0) {
     const double spent = static_cast<double>(pause.trial_until_step) / terms.steps_per_request;
-    const double unspent = static_cast<double>(topic.requests_seen) - spent;
+    const double unspent = static_cast<double>(topic.answers_seen) - spent;
     pause.requests_forgone = std::max(pause.requests_forgone, static_cast<std::uint64_t>(std::max(unspent, 0.0)));
   }
   return {true, reason, gain};
@@ -61,7 +61,7 @@ StepDecision look_again(const TopicProgress& topic, const PaybackTerms& terms, T
     pause.requests_to_wait = kFirstWait;
     return begin_trial(topic, terms, pause, "the live draft's acceptance fell", gain);
   }
-  if (topic.requests_seen >= pause.requests_at_stop + pause.requests_to_wait) {
+  if (topic.answers_seen >= pause.requests_at_stop + pause.requests_to_wait) {
     pause.requests_to_wait = std::min(2 * pause.requests_to_wait, kLongestWait);
     return begin_trial(topic, terms, pause, "tries whether new requests teach more", gain);
   }
@@ -74,8 +74,9 @@ StepDecision decide_training(const TopicProgress& topic, const PaybackTerms& ter
   static const LearningCurve unknown;
   const LearningCurve& curve = topic.curve != nullptr ? *topic.curve : unknown;
   const double gain = curve.predicted_gain(kHorizons[0]);
-  if (!within_cadence(terms.steps_per_request, topic.requests_seen - pause.requests_forgone, topic.steps_done)) {
-    return {false, "waits for requests", gain};
+  if (!within_cadence(terms.steps_per_request, topic.answers_seen - pause.requests_forgone, topic.steps_done)) {
+    const bool measures = topic.steps_done < pause.trial_until_step;
+    return {false, "waits for requests", gain, measures || (!pause.stopped && gain >= kFlatGain)};
   }
   if (topic.steps_done < pause.trial_until_step) return {true, "trains to measure the curve", gain};
   if (gain >= kFlatGain && pays_back(topic, terms, curve)) {
@@ -84,12 +85,12 @@ StepDecision decide_training(const TopicProgress& topic, const PaybackTerms& ter
     return {true, "the predicted gain pays back", gain};
   }
   if (pause.stopped) {
-    const bool settled = topic.requests_seen >= kSettledRequests;
+    const bool settled = topic.answers_seen >= kSettledRequests;
     pause.alpha_at_stop = settled ? std::max(pause.alpha_at_stop, topic.alpha_live) : topic.alpha_live;
     return look_again(topic, terms, pause, gain);
   }
   pause.stopped = true;
-  pause.requests_at_stop = topic.requests_seen;
+  pause.requests_at_stop = topic.answers_seen;
   pause.alpha_at_stop = topic.alpha_live;
   return {false, gain < kFlatGain ? "the curve is flat" : "the gain would not pay back", gain};
 }

@@ -10,8 +10,9 @@ namespace slip {
 // The record of a finished request that waits to be scored.
 struct WaitingRecord {
   ReplayRecord record;
-  bool is_evidence = true;    // no near-copy of an earlier record, and no processed logits
-  std::int64_t since_us = 0;  // monotonic
+  bool is_evidence = true;      // a client's answer, no near-copy of an earlier record, and no processed logits
+  bool may_be_sampled = false;  // the learner may ask for further answers to its prompt
+  std::int64_t since_us = 0;    // monotonic
 };
 
 }  // namespace slip

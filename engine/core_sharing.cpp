@@ -122,9 +122,19 @@ void CoreSharing::end_unit() noexcept {
   if (in_leased_step_.load()) pool_.use_threads(pool_.n_threads());
 }
 
+void CoreSharing::begin_background_step() noexcept {
+  mode_ = StepMode::kAll;
+  trial_ = false;
+  pool_.use_threads(pool_.n_threads());
+}
+
 bool CoreSharing::idle() const noexcept {
-  if (in_step_.load(std::memory_order_acquire)) return false;
-  return now_us_() - last_end_us_.load(std::memory_order_relaxed) > kIdleUs;
+  return idle_us() > kIdleUs;
+}
+
+std::int64_t CoreSharing::idle_us() const noexcept {
+  if (in_step_.load(std::memory_order_acquire)) return 0;
+  return now_us_() - last_end_us_.load(std::memory_order_relaxed);
 }
 
 CoreSharing::Totals CoreSharing::totals() const noexcept {

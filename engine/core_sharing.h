@@ -52,6 +52,8 @@ class CoreSharing {
   // Sets the pool's threads for the step that begins.
   void begin_step(const StepKind& kind) noexcept;
   void end_step(std::int64_t step_us, std::int32_t committed) noexcept;
+  // Gives a step of background requests all threads. It counts as idle time and has no end_step().
+  void begin_background_step() noexcept;
 
   // Engine thread: sets what decode_time() returns, the value of better drafts by the steps measured so far.
   void set_decode_time(DecodeTime time) noexcept;
@@ -68,6 +70,8 @@ class CoreSharing {
 
   // Whether no step runs and none has ended within the last 3 ms.
   bool idle() const noexcept;
+  // For how long no step has run, in µs; 0 while one runs.
+  std::int64_t idle_us() const noexcept;
   // Whether the running step reads a prompt.
   bool reads_prompt() const noexcept { return in_prompt_.load(std::memory_order_relaxed); }
   // The share of a leased step's time that the lease costs, 0 to 1, smoothed over recent leased steps.

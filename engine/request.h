@@ -12,6 +12,7 @@
 #include "engine/sampling/distribution.h"
 #include "engine/scheduler/slo_targets.h"
 #include "engine/speculative/live_draft.h"
+#include "engine/speculative/observation.h"
 #include "engine/speculative/past_answers.h"
 #include "engine/speculative/proposal.h"
 #include "text/tokenizer.h"
@@ -68,6 +69,7 @@ struct RequestSummary {
   RequestId call;            // as in Request, never 0
   SloTargets slo;            // as in Request
   std::string slo_tier;      // as in Request
+  bool background = false;   // Request::is_background()
 };
 
 // The times that SloTargets speak of; 0: there was no such token.
@@ -116,9 +118,13 @@ struct Request {
   std::string slo_tier;  // the name of these targets, opaque as `name`; empty: none
   TenantId tenant;
   bool learn = true;
+  // Set: a background request, which the learner sends. It runs only while the engine has no other one, and ends where
+  // it is when another one comes. No listener and no limit of waiting requests counts it.
+  std::optional<PromptSource> source;
   std::uint32_t choice = 0;
   std::shared_ptr<TokenSink> sink;
 
+  bool is_background() const { return source.has_value(); }
   RequestId first_of_call() const { return call.value == 0 ? id : call; }
   // Whether the answer reports raw logits of the target, not only the tokens drawn from them.
   bool needs_logits() const { return top_logprobs >= 0 || checksum; }

@@ -28,7 +28,8 @@ void RequestQueue::push(Request request) {
   {
     const std::lock_guard lock(mutex_);
     if (closed_) throw Error(ErrorCode::kUnavailable, "the engine is shutting down", "send the request elsewhere");
-    if (waiting_.size() >= max_waiting_) {
+    Waiting& queue = request.is_background() ? background_ : waiting_;
+    if (&queue == &waiting_ && waiting_.size() >= max_waiting_) {
       throw Error(ErrorCode::kOverloaded, std::to_string(waiting_.size()) + " requests are waiting already",
                   "try again later");
     }
@@ -39,7 +40,7 @@ void RequestQueue::push(Request request) {
     }
     try {
       tenants_.try_emplace(tenant);
-      waiting_.push_back({std::move(request), seeds_(), now_us});
+      queue.push_back({std::move(request), seeds_(), now_us});
     } catch (const std::bad_alloc&) {
       live_.erase(id);
       throw;
@@ -84,13 +85,16 @@ bool RequestQueue::is_cancelled(RequestId id) const {
 
 std::optional<WaitingRequest> RequestQueue::pop_cancelled() {
   const std::lock_guard lock(mutex_);
-  const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const WaitingRequest& waiting) {
-    return live_.find(waiting.request.id)->second.cancelled;
-  });
-  if (found == waiting_.end()) return std::nullopt;
-  std::optional<WaitingRequest> taken(std::move(*found));
-  waiting_.erase(found);
-  return taken;
+  for (Waiting* queue : {&waiting_, &background_}) {
+    const auto found = std::find_if(queue->begin(), queue->end(), [&](const WaitingRequest& waiting) {
+      return live_.find(waiting.request.id)->second.cancelled;
+    });
+    if (found == queue->end()) continue;
+    std::optional<WaitingRequest> taken(std::move(*found));
+    queue->erase(found);
+    return taken;
+  }
+  return std::nullopt;
 }
 
 // Moves the request whose turn is next, of those from `to` on, to this place.
@@ -134,6 +138,19 @@ std::optional<WaitingRequest> RequestQueue::take(std::size_t index) {
   return taken;
 }
 
+std::optional<WaitingRequest> RequestQueue::take_background() {
+  const std::lock_guard lock(mutex_);
+  if (background_.empty()) return std::nullopt;
+  std::optional<WaitingRequest> taken(std::move(background_.front()));
+  background_.pop_front();
+  return taken;
+}
+
+bool RequestQueue::ends_background() const {
+  const std::lock_guard lock(mutex_);
+  return closed_ || !waiting_.empty();
+}
+
 void RequestQueue::forget(RequestId id) {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(id);
@@ -145,8 +162,9 @@ void RequestQueue::forget(RequestId id) {
 
 bool RequestQueue::wait(std::stop_token stop) {
   std::unique_lock lock(mutex_);
-  return ready_.wait(lock, std::move(stop), [&] { return closed_ || !waiting_.empty() || n_cancelled_ > 0; }) &&
-         !(closed_ && waiting_.empty() && n_cancelled_ == 0);
+  const auto any = [&] { return !waiting_.empty() || n_cancelled_ > 0; };
+  return ready_.wait(lock, std::move(stop), [&] { return closed_ || any() || !background_.empty(); }) &&
+         !(closed_ && !any());
 }
 
 }  // namespace slip

@@ -27,8 +27,8 @@ struct WaitingRequest {
 // A bounded queue of requests, and cancellations, from submitters to the engine thread. The next turn is the tenant's
 // with the fewest running requests; of equals, the one's whose latest start was longest ago. A tenant's own requests
 // start in the order they came. So a tenant with many requests delays another one by one request's end. Only push()
-// allocates, so take and cancel work without memory. Threads: push, cancel, close, n_waiting from any; the rest is the
-// engine thread's.
+// allocates, so take and cancel work without memory. Background requests have a queue of their own behind it. Threads:
+// push, cancel, close, n_waiting from any; the rest is the engine thread's.
 class RequestQueue {
  public:
   RequestQueue(std::int32_t max_waiting, std::optional<std::uint64_t> seed);
@@ -51,8 +51,13 @@ class RequestQueue {
   // Removes the request with this index in the order of the latest peek_needs(), less what was taken since. It passes
   // those before it. Empty: none is there.
   std::optional<WaitingRequest> take(std::size_t index);
+  // Removes the first background request, whether or not others wait. Empty: none is there.
+  std::optional<WaitingRequest> take_background();
+  // Whether background requests must end: another one waits, or the queue is closed.
+  bool ends_background() const;
   void forget(RequestId id);  // the request finished: its id may be reused, a late cancel has no effect
-  // Sleeps until there is a request or a cancellation; false when none can come any more.
+  // Sleeps until there is a request or a cancellation; false when none can come any more. A closed queue's background
+  // requests do not count.
   bool wait(std::stop_token stop);
 
  private:
@@ -72,6 +77,7 @@ class RequestQueue {
   std::condition_variable_any ready_;
   const std::size_t max_waiting_;
   Waiting waiting_;                               // a tenant's requests in the order of arrival
+  Waiting background_;                            // background requests in the order of arrival
   std::unordered_map<RequestId, Entry> live_;     // waiting or running
   std::unordered_map<TenantId, Tenant> tenants_;  // that were ever seen: as many as there are API keys
   std::uint64_t n_starts_ = 0;

@@ -30,6 +30,7 @@ RequestSummary summary_of(Request&& request) {
   summary.choice = request.choice;
   summary.call = request.first_of_call();
   summary.slo = request.slo;
+  summary.background = request.is_background();
   summary.sampling = std::move(request.sampling);
   summary.name = std::move(request.name);
   summary.slo_tier = std::move(request.slo_tier);

@@ -37,6 +37,9 @@ constexpr auto kGauge = MetricType::Gauge;
 constexpr TopicSeries kTopicSeries[] = {
     {kCounter, "learning_requests_total", "Finished answers that reached the learner, by topic",
      [](const TopicLearning& t) { return static_cast<double>(t.requests); }},
+    {kCounter, "learning_sampled_answers_total",
+     "Further answers to their prompts that the target sampled for learning while it had nothing else to do",
+     [](const TopicLearning& t) { return static_cast<double>(t.sampled_answers); }},
     {kGauge, "learning_records_waiting", "Finished answers that no draft was scored on yet; training waits for that",
      [](const TopicLearning& t) { return static_cast<double>(t.records_waiting); }},
     {kCounter, "learning_records_unscored_total", "Answers given up unscored because too many waited: lost evidence",

@@ -26,7 +26,7 @@ SEES = {
     "engine/kv_cache": ["checkpoints", "kernels", "common"],
     "engine/grammar": ["text", "common"],
     "router": ["ledger", "common"],
-    "distill": ["distill", "router/topic.h", "engine/step_listener.h", "engine/core_sharing.h",
+    "distill": ["distill", "router/topic.h", "engine/request.h", "engine/step_listener.h", "engine/core_sharing.h",
                 "engine/scheduler/decode_time.h", "engine/speculative", "text", "checkpoints", "kernels", "common"],
     # The one folder of distill/ that drives the engine: it lets the target write answers.
     "distill/warmup": ["distill/trainer", "distill/replay", "engine/engine.h", "engine/cuda/make_target.h",

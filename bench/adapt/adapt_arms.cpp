@@ -42,10 +42,11 @@ class NoLearning final : public Arm {
 class Ungated final : public Arm {
  public:
   Ungated(const ArmSetting& setting, std::shared_ptr<const ModelWeights> base, std::uint64_t seed)
-      : serving_(std::move(base)), training_(setting.draft, setting.ours, seed) {}
+      : serving_(std::move(base)), training_(setting.draft, setting.ours, seed), sampled_(setting.sampled) {}
   const ModelWeights& serving() const override { return *serving_; }
   void finished(const ReplayRecord& record) override {
     training_.take(record);
+    for (const ReplayRecord& answer : sampled_.to(prompt_of(record))) training_.take(answer);
     if (training_.steps() - exported_at_ < kStepsBetweenExports) return;
     exported_at_ = training_.steps();
     serving_ = training_.weights();
@@ -60,13 +61,14 @@ class Ungated final : public Arm {
  private:
   std::shared_ptr<const ModelWeights> serving_;
   OnlineTraining training_;
+  const SampledAnswers& sampled_;
   std::int64_t exported_at_ = 0, publishes_ = 0;
 };
 
 class Gated final : public Arm {
  public:
   Gated(const ArmSetting& setting, std::shared_ptr<const ModelWeights> base, std::uint64_t seed)
-      : learning_(setting.draft, std::move(base), setting.ours.steps_per_request, seed) {}
+      : learning_(setting.draft, std::move(base), {setting.ours.steps_per_request, seed, setting.sampled}) {}
   const ModelWeights& serving() const override { return learning_.serving(); }
   void finished(const ReplayRecord& record) override { learning_.take(record); }
   void report(ArmRun& run) override {

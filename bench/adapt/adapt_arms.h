@@ -16,6 +16,7 @@ struct ArmSetting {
   std::filesystem::path draft;       // the base draft's folder
   std::vector<ReplayRecord> stream;  // one draft's requests in the order they finished
   std::vector<ReplayRecord> dev;     // never streamed; empty: the final score uses the stream's last 100
+  SampledAnswers sampled;            // to the stream's prompts; ungated and gated learn from them too
   int k = 3;
   std::size_t look_every = 8;  // requests between two scores on `dev`
   OnlineSetting ours;          // for ungated and offline-100

@@ -27,12 +27,13 @@ ReplayOptions replay_in(const std::filesystem::path& folder) {
   return options;
 }
 
-LearnerOptions learner_options(const std::filesystem::path& folder, std::uint64_t seed) {
+LearnerOptions learner_options(const std::filesystem::path& folder, const GatedSetting& setting) {
   LearnerOptions options;
   options.optimizer_folder = folder / "optimizer";
   options.prompt_lookup = true;
   options.at_idle_priority = false;
-  options.seed = seed;
+  options.seed = setting.seed;
+  options.sampled_answers = static_cast<std::int32_t>(setting.sampled.most());
   return options;
 }
 
@@ -65,20 +66,23 @@ void BusyPace::on_learning(const LearningFigures& figures) noexcept {
 }
 
 GatedLearning::GatedLearning(const std::filesystem::path& base_folder, std::shared_ptr<const ModelWeights> base,
-                             double steps_per_request, std::uint64_t seed)
+                             const GatedSetting& setting)
     : folder_(new_folder()),
+      sampled_(setting.sampled),
       store_(folder_ / "drafts"),
       replay_(replay_in(folder_)),
       topics_(std::vector<Topic>{{"stream", {}, {}}}),
-      pace_(steps_per_request),
+      pace_(setting.steps_per_request),
       base_(std::make_shared<DraftVersion>(DraftVersion{DraftId{0}, "base", 1, 0, base})),
       live_(std::make_shared<LiveDraft>(
           DraftId{1}, "stream",
           std::make_shared<DraftVersion>(DraftVersion{DraftId{1}, "stream", 0, 0, std::move(base)}))) {
   publish_base(store_, base_folder);
-  learner_ = std::make_unique<Learner>(learner_options(folder_, seed), topics_,
-                                       std::vector<std::shared_ptr<LiveDraft>>{nullptr, live_}, base_, store_, replay_,
-                                       pace_, pace_);
+  LearnerOptions options = learner_options(folder_, setting);
+  options.answer_again = [this](const Request& request) { answer_again(request); };
+  learner_ =
+      std::make_unique<Learner>(std::move(options), topics_, std::vector<std::shared_ptr<LiveDraft>>{nullptr, live_},
+                                base_, store_, replay_, pace_, pace_);
   learner_->start();
 }
 
@@ -93,25 +97,51 @@ const BusyPace& GatedLearning::stop() {
   return pace_;
 }
 
-// Tells the answer as plain decoding would have given it.
 void GatedLearning::take(const ReplayRecord& record) {
-  ObservationSink& sink = learner_->observations();
   ObservedRequest request;
   request.request = record.request;
   request.route.topic = TopicId{1};
   request.sampling = record.sampling;
-  request.prompt.assign(record.tokens.begin(), record.tokens.begin() + record.prompt_tokens);
+  const auto prompt = prompt_of(record);
+  request.prompt.assign(prompt.begin(), prompt.end());
+  tell(std::move(request), record);
+  wait();
+  wait();  // for what the learner then asked for
+}
+
+void GatedLearning::wait() {
+  if (!learner_->wait_idle(kPatienceUs)) throw Error(ErrorCode::kInternal, "the learner does not come to rest");
+}
+
+// Tells the answer as plain decoding would have given it.
+void GatedLearning::tell(ObservedRequest request, const ReplayRecord& answer) {
+  ObservationSink& sink = learner_->observations();
+  const RequestId id = request.request;
   sink.begin(std::move(request));
-  for (std::size_t i = 0; i < record.target.size(); ++i) {
+  for (std::size_t i = 0; i < answer.target.size(); ++i) {
     Observation observation;
-    observation.request = record.request;
-    observation.base_position = record.prompt_tokens + static_cast<std::int32_t>(i);
-    observation.committed = {record.tokens[static_cast<std::size_t>(observation.base_position)]};
-    observation.targets = {record.target[i]};
+    observation.request = id;
+    observation.base_position = answer.prompt_tokens + static_cast<std::int32_t>(i);
+    observation.committed = {answer.tokens[static_cast<std::size_t>(observation.base_position)]};
+    observation.targets = {answer.target[i]};
     sink.record(std::move(observation));
   }
-  sink.finish(record.request, /*completed=*/true);
-  if (!learner_->wait_idle(kPatienceUs)) throw Error(ErrorCode::kInternal, "the learner does not come to rest");
+  sink.finish(id, /*completed=*/true);
+}
+
+void GatedLearning::answer_again(const Request& request) {
+  const auto& answers = sampled_.to(request.prompt);
+  std::size_t& n_told = n_told_[request.prompt];
+  if (n_told < answers.size()) {
+    ObservedRequest observed;
+    observed.request = request.id;
+    observed.route = request.route;
+    observed.sampling = request.sampling;
+    observed.prompt = request.prompt;
+    observed.source = request.source;
+    tell(std::move(observed), answers[n_told++]);
+  }
+  request.sink->on_finished({});
 }
 
 }  // namespace slip::bench

@@ -4,8 +4,12 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
+#include <map>
 #include <memory>
+#include <vector>
 
+#include "bench/adapt/adapt_replay.h"
 #include "checkpoints/draft_store.h"
 #include "distill/learner.h"
 #include "distill/training_payback.h"
@@ -17,6 +21,8 @@ class BusyPace final : public Governor, public DecisionSink {
  public:
   explicit BusyPace(double steps_per_request) : steps_per_request_(steps_per_request) {}
 
+  // Between two records the engine is at rest.
+  std::int64_t idle_us() const noexcept override { return std::numeric_limits<std::int64_t>::max(); }
   bool allow_unit(LearningUnit) noexcept override { return true; }
   void unit_done() noexcept override {}
   StepDecision allow_step(const TopicProgress& topic) noexcept override;
@@ -35,12 +41,18 @@ class BusyPace final : public Governor, public DecisionSink {
   TopicPause pause_;
 };
 
+struct GatedSetting {
+  double steps_per_request = 1;
+  std::uint64_t seed = 1;
+  const SampledAnswers& sampled;  // what the target answers when the learner asks for further answers
+};
+
 // A learner as `serve` runs it, with canary and rollback, for the records of one topic. Each record is learned before
 // the next one is told, so the result depends on no timing. Threads: one owner.
 class GatedLearning {
  public:
   GatedLearning(const std::filesystem::path& base_folder, std::shared_ptr<const ModelWeights> base,
-                double steps_per_request, std::uint64_t seed);
+                const GatedSetting& setting);
   ~GatedLearning();
 
   const ModelWeights& serving() const { return *live_->get()->weights; }
@@ -48,7 +60,13 @@ class GatedLearning {
   const BusyPace& stop();  // ends learning; what it did
 
  private:
+  void tell(ObservedRequest request, const ReplayRecord& answer);
+  void answer_again(const Request& request);
+  void wait();
+
   const std::filesystem::path folder_;
+  const SampledAnswers& sampled_;
+  std::map<std::vector<std::int32_t>, std::size_t> n_told_;  // sampled answers, by prompt; learner's thread
   DraftStore store_;
   ReplayBuffer replay_;
   const TopicTable topics_;

@@ -14,6 +14,7 @@ struct AdaptOptions {
   std::string target, draft, dev, topic, config, work = "build/adapt";
   std::string record, replay, dev_replay;  // data folders: to record into, to run the arms on
   std::string csv, svg;
+  std::vector<std::string> sampled;  // data folders of further answers
   std::vector<std::string> stream, arms = {"learning", "frozen"};
   std::size_t requests = 400, window = 50, dev_prompts = 150, look_every = 8;
   std::uint64_t seeds = 1;

@@ -53,6 +53,25 @@ std::vector<ReplayRecord> read_recorded(const std::filesystem::path& folder) {
   return records;
 }
 
+std::span<const std::int32_t> prompt_of(const ReplayRecord& record) {
+  return std::span(record.tokens).first(static_cast<std::size_t>(record.prompt_tokens));
+}
+
+SampledAnswers::SampledAnswers(std::vector<ReplayRecord> records) {
+  for (ReplayRecord& record : records) {
+    const auto prompt = prompt_of(record);
+    auto& answers = answers_[{prompt.begin(), prompt.end()}];
+    answers.push_back(std::move(record));
+    most_ = std::max(most_, answers.size());
+  }
+}
+
+const std::vector<ReplayRecord>& SampledAnswers::to(std::span<const std::int32_t> prompt) const {
+  static const std::vector<ReplayRecord> none;
+  const auto found = answers_.find({prompt.begin(), prompt.end()});
+  return found == answers_.end() ? none : found->second;
+}
+
 RecordScorer::RecordScorer(const std::filesystem::path& base_folder, int k, bool prompt_lookup)
     : base_(ModelWeights::load(base_folder, Dtype::kBFloat16)),
       scorer_(base_->config, base_->config.max_positions, pool_, prompt_lookup),

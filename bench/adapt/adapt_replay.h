@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,22 @@ namespace slip::bench {
 // Read every record of a service's replay folder, oldest first; greedy records keep their sampling settings.
 // Error{kNotFound}.
 std::vector<ReplayRecord> read_recorded(const std::filesystem::path& folder);
+
+// Further answers of the target to the streamed prompts, sampled beforehand. Threads: any, to read.
+class SampledAnswers {
+ public:
+  SampledAnswers() = default;
+  explicit SampledAnswers(std::vector<ReplayRecord> records);
+
+  // Those to the record's prompt, in the order they were sampled; empty: none.
+  const std::vector<ReplayRecord>& to(std::span<const std::int32_t> prompt) const;
+  std::size_t most() const { return most_; }  // to one prompt
+
+ private:
+  std::map<std::vector<std::int32_t>, std::vector<ReplayRecord>> answers_;  // by prompt
+  std::size_t most_ = 0;
+};
+std::span<const std::int32_t> prompt_of(const ReplayRecord& record);
 
 // Scores drafts on records, counting acceptance as serving would. Threads: one owner.
 class RecordScorer {

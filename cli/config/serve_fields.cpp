@@ -41,8 +41,7 @@ void visit_model(FieldVisitor& to, ServeConfig& config) {
   const auto& names = config.served_names;
   to.require(std::all_of(names.begin(), names.end(), is_served_name), "served_names",
              "must hold names of 1 to 256 characters, none of them a control character or blank");
-  to.require(std::set(names.begin(), names.end()).size() == names.size(), "served_names",
-             "must not hold a name twice");
+  to.require(std::set(names.begin(), names.end()).size() == names.size(), "served_names", "must not hold a name twice");
   to.field("dtype", config.dtype, {{"bfloat16", Dtype::kBFloat16}, {"float32", Dtype::kFloat32}},
            "of target and drafts");
   to.field("device", config.device, {{"cpu", Device::kCpu}, {"cuda", Device::kCuda}},
@@ -283,6 +282,9 @@ void visit_learning(FieldVisitor& to, ServeConfig& config) {
   to.field("steps_between_candidates", learner.steps_between_candidates, {1, 1'000'000},
            "optimizer steps, up to 4 times as many after hundreds of them; the next candidate replaces one without a "
            "verdict");
+  to.field("sampled_answers", learner.sampled_answers, {0, 64},
+           "further answers to each prompt that the target samples to learn from, after a second without a request; "
+           "0 = none");
   to.field("memory_bytes", learner.memory_bytes, {0, kMaxBytes},
            "of the trainers in memory, one a topic; the least recently used are kept on disk");
   to.duration("save_s", learner.save_us, kSecondUs, {1, 86'400}, "a crash loses at most so much training");

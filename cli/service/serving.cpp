@@ -203,6 +203,10 @@ struct Serving::State {
     LearnerOptions options = learner_options(config, disk);
     options.placement = learner_placement(plan);
     options.pack = draft_packing(device);
+    options.answer_again = [this](Request request) {  // for a prompt that the engine answered: so the engine exists
+      request.end_ids = target.weights->config.eos_ids;
+      engine->submit(std::move(request));
+    };
     learner = std::make_unique<Learner>(std::move(options), topics, registry.live_drafts, registry.base, store, *replay,
                                         *governor, *recorder);
     learner->start();

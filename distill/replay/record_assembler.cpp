@@ -32,6 +32,13 @@ void RecordAssembler::begin(ObservedRequest request) {
   record.rule = request.rule;
   record.seed = request.sampling.seed.value_or(0);
   record.choice = request.choice;
+  if (request.source) {
+    record.sampled = true;
+    record.request = request.source->call;
+    record.name = request.source->name;
+    record.group = request.source->group;
+    record.created_us = request.source->created_us;
+  }
   record.prompt_tokens = static_cast<std::int32_t>(request.prompt.size());
   record.tokens = std::move(request.prompt);
   if (!open_.contains(request.request)) begun_.push_back(request.request);
@@ -75,10 +82,10 @@ std::optional<ReplayRecord> RecordAssembler::finish(RequestId request, bool comp
 }
 
 std::size_t RecordAssembler::forget(const PurgeScope& scope) {
-  if (scope.before_us) return 0;
   return std::erase_if(open_, [&](const auto& item) {
     const ReplayRecord& record = item.second.record;
-    return scope.contains(record.request, record.name, record.tenant, /*finished_us=*/0);
+    if (scope.before_us && !record.sampled) return false;
+    return scope.contains(record.request, record.name, record.tenant, record.created_us);
   });
 }
 

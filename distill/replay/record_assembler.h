@@ -29,8 +29,8 @@ class RecordAssembler {
   void begin(ObservedRequest request);
   void record(const Observation& observation);
   std::optional<ReplayRecord> finish(RequestId request, bool completed);
-  // Drops the unfinished requests of a scope and returns their number. A scope with a time contains none of them, since
-  // they finish later.
+  // Drops the unfinished requests of a scope and returns their number. A scope with a time contains only background
+  // requests, by the time of the client's answer; all others finish later.
   std::size_t forget(const PurgeScope& scope);
   // The number of observations since the last call that became part of no record, except those of failed or cancelled
   // requests.

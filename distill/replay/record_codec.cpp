@@ -178,7 +178,8 @@ std::uint64_t hash_tokens(std::span<const std::int32_t> tokens) {
 
 std::vector<std::byte> encode_record(const ReplayRecord& record, std::uint64_t ordinal) {
   FrameHeader header;
-  header.flags = record.processed_logits ? FrameHeader::kProcessedLogits : std::uint16_t{0};
+  if (record.processed_logits) header.flags |= FrameHeader::kProcessedLogits;
+  if (record.sampled) header.flags |= FrameHeader::kSampled;
   header.sequence = record.sequence;
   header.ordinal = ordinal;
   header.request = record.request;
@@ -282,6 +283,7 @@ std::optional<ReplayRecord> decode_record(std::span<const std::byte> frame) {
   record.expires_us = header->expires_us;
   record.sequence = header->sequence;
   record.processed_logits = (header->flags & FrameHeader::kProcessedLogits) != 0;
+  record.sampled = (header->flags & FrameHeader::kSampled) != 0;
   ByteReader in(frame.subspan(FrameHeader::kBytes, header->frame_bytes - FrameHeader::kBytes));
   record.topic = in.short_text();
   if (header->format >= kFormatWithName) in.number<std::uint64_t>();

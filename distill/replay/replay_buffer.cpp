@@ -257,6 +257,10 @@ std::vector<ReplayRecord> ReplayBuffer::sample(const std::string& topic, std::si
   return state_->read_all(topic, found->second.sample(n, seed, draw, newest));
 }
 
+bool ReplayBuffer::holds_out(std::uint64_t group) const {
+  return slip::heldout(group, state_->options.heldout_share);
+}
+
 std::vector<ReplayRecord> ReplayBuffer::newest(const std::string& topic, std::size_t limit) const {
   return state_->newest(topic, limit, [](const ReplayEntry&) { return true; });
 }

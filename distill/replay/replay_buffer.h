@@ -51,6 +51,8 @@ class ReplayBuffer final : public ReplayReader {
   void sync();
   std::vector<ReplayRecord> sample(const std::string& topic, std::size_t n, std::uint64_t seed, std::uint64_t draw,
                                    std::uint64_t newest = ~std::uint64_t{0}) const override;
+  // Whether the records of a group (NearCopies) are held out from training.
+  bool holds_out(std::uint64_t group) const;
   // The newest `limit` records of a topic, oldest first.
   std::vector<ReplayRecord> newest(const std::string& topic, std::size_t limit) const;
   std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit,

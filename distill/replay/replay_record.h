@@ -18,6 +18,7 @@ struct ReplayRecord {
   TenantId tenant;
   std::string topic;              // names, not ids: records outlive the process
   std::uint64_t group = 0;        // shared by near-copies (NearCopies); the held-out split is by group
+  bool sampled = false;           // a further answer to a client's prompt, which the learner asked for; never evidence
   bool processed_logits = false;  // sampled from processed logits: used for training, but not as evidence
   std::int64_t created_us = 0;    // wall clock
   std::int64_t expires_us = 0;

@@ -101,6 +101,7 @@ void Engine::State::plan_next() {
 
 void Engine::State::choose_threads() {
   if (cores == nullptr) return;
+  if (runs_background()) return cores->begin_background_step();
   StepKind kind{.has_prompt = false, .rows = 0};
   for (std::size_t i = 0; i < running.size(); ++i) {
     const PlannedSequence& plan = parts_[i].plan;
@@ -235,10 +236,11 @@ void Engine::State::accept_one(std::size_t i) {
   count_result(i);
 }
 
-// The pages of a failed sequence may hold anything, and slots beyond the tokens hold rejected rows. When memory runs
-// out here, a later request with this prefix reads it again.
+// The pages of a failed sequence may hold anything, and slots beyond the tokens hold rejected rows. A background
+// request must not displace the prefixes of others. When memory runs out here, a later request with this prefix reads
+// it again.
 void Engine::State::remember_prefix(Sequence& sequence) {
-  if (sequence.reason == StopReason::kFailed) return;
+  if (sequence.reason == StopReason::kFailed || sequence.request.is_background()) return;
   const auto n_read = static_cast<std::size_t>(std::min(sequence.n_cached, sequence.n_tokens()));
   contain(
       [&] { prefixes.add(sequence.request.tenant.value, std::span(sequence.tokens).first(n_read), sequence.pages); });

@@ -82,6 +82,11 @@ struct Engine::State {
     std::vector<std::int32_t> committed;
   };
 
+  // Background requests run alone: either all running sequences are theirs, or none is.
+  bool runs_background() const { return !running.empty() && running.front()->request.is_background(); }
+  void end_background();
+  void admit_background();
+  void count_running();
   std::int32_t n_growing() const;
   std::int32_t free_pages() const { return target->cache().n_free() + prefixes.n_idle(); }
   void reserve_arrays();

@@ -10,6 +10,12 @@
 
 namespace slip {
 
+namespace {
+
+constexpr std::int32_t kMostBackground = 4;  // background requests at once
+
+}  // namespace
+
 // ---- admit ----
 
 void Engine::State::end_cancelled() {
@@ -82,8 +88,42 @@ std::int32_t Engine::State::n_growing() const {
   }));
 }
 
+// Background answers end where they are when another request comes, as if their longest length were reached.
+void Engine::State::end_background() {
+  if (!runs_background() || !request_queue.ends_background()) return;
+  for (const auto& sequence : running) sequence->reason = StopReason::kLength;
+  retire();
+}
+
+// Starts background requests while the engine has no others. They use free pages only: none that the prefix cache
+// keeps, and none for which a running sequence would have to wait.
+void Engine::State::admit_background() {
+  if ((!running.empty() && !runs_background()) || request_queue.ends_background()) return;
+  const auto most = static_cast<std::size_t>(std::min(kMostBackground, options.max_running));
+  std::int32_t n_free = target->cache().n_free();
+  for (const auto& sequence : running) n_free -= PagePool::pages_for(sequence->most_tokens());
+  while (running.size() < most) {
+    auto waiting = request_queue.take_background();
+    if (!waiting) return;
+    const Request& request = waiting->request;
+    const std::int32_t need =
+        PagePool::pages_for(static_cast<std::int32_t>(request.prompt.size()) + request.max_tokens);
+    if (need > n_free) {
+      finish_unstarted(std::move(*waiting), StopReason::kCancelled);
+      continue;
+    }
+    n_free -= need;
+    start(std::move(*waiting));
+  }
+}
+
+void Engine::State::count_running() {
+  n_running.store(runs_background() ? 0 : static_cast<std::int32_t>(running.size()), std::memory_order_relaxed);
+}
+
 // New requests wait behind preempted sequences.
 void Engine::State::admit() {
+  end_background();
   const std::int32_t free_sequences = options.max_running - static_cast<std::int32_t>(running.size());
   const bool any_waits =
       std::any_of(running.begin(), running.end(), [](const auto& sequence) { return sequence->waits_for_pages; });
@@ -94,10 +134,11 @@ void Engine::State::admit() {
       if (auto waiting = request_queue.take(picked_[i] - i)) start(std::move(*waiting));  // i are gone already
     }
   }
+  admit_background();
   figures_ = {};
   figures_.n_waiting = request_queue.n_waiting();
   figures_.n_preempted = n_preempted_;
-  n_running.store(static_cast<std::int32_t>(running.size()), std::memory_order_relaxed);
+  count_running();
 }
 
 void Engine::State::start(WaitingRequest waiting) {
@@ -143,7 +184,7 @@ void Engine::State::begin_optional(Sequence& sequence) {
   if (observations != nullptr && request.learn) {
     const auto failure = contain([&] {
       observations->begin({request.id, request.route, request.tenant, request.prompt, request.sampling, sequence.rule,
-                           request.choice, request.first_of_call(), request.name});
+                           request.choice, request.first_of_call(), request.name, request.source});
     });
     sequence.observed = !failure;
   }

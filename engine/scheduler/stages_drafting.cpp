@@ -12,6 +12,7 @@ namespace slip {
 namespace {
 
 constexpr int kStepsBetweenTelling = 16;
+constexpr std::int32_t kBackgroundPromptRows = 16;                // a request that comes waits for the running step
 constexpr double kKeepPromptTime = 0.1, kKeepGoodput = 1.0 / 32;  // weights of the latest step
 // Maximum share of the steps' time that probes take, and the maximum that is saved up for them
 constexpr double kProbeShare = 0.005, kMostProbeUs = 10'000;
@@ -100,7 +101,7 @@ void Engine::State::price_proposals(std::int32_t prompt_rows) {
 
 // Limits the prompts of this step to what the targets of running answers allow.
 void Engine::State::look_at_deadlines() {
-  prompt_limit_ = options.prefill_chunk;
+  prompt_limit_ = runs_background() ? std::min(kBackgroundPromptRows, options.prefill_chunk) : options.prefill_chunk;
   deadlines_.clear();
   const bool any = std::any_of(running.begin(), running.end(), [](const auto& one) { return one->request.slo.any(); });
   if (!options.deadlines || !any || !step_curve_.known()) return;

@@ -77,9 +77,11 @@ void Engine::State::record(std::int64_t start_us) {
     if (!running[i]->observed || parts_[i].committed.empty()) continue;
     if (contain([&] { observe_one(i); })) stop_observing(*running[i], /*completed=*/false);
   }
+  const bool was_background = runs_background();
   retire();
   figures_.at_us = monotonic_us();
   figures_.step_us = figures_.at_us - start_us;
+  if (was_background) return;
   if (cores != nullptr) cores->end_step(figures_.step_us, figures_.committed);
   for (StepListener* listener : listeners) listener->on_step(figures_);
 }
@@ -105,9 +107,9 @@ void Engine::State::stop_observing(Sequence& sequence, bool completed) {
 void Engine::State::retire() {
   const auto is_live = [](const auto& sequence) { return sequence->reason == StopReason::kNone; };
   const auto done = std::stable_partition(running.begin(), running.end(), is_live);
-  n_running.store(static_cast<std::int32_t>(done - running.begin()), std::memory_order_relaxed);
   std::for_each(done, running.end(), [&](const auto& sequence) { finish(*sequence); });
   running.erase(done, running.end());
+  count_running();
   n_free_pages.store(free_pages(), std::memory_order_relaxed);
 }
 
@@ -141,13 +143,18 @@ void Engine::State::finish_unstarted(WaitingRequest waiting, StopReason reason, 
 
 void Engine::State::tell_end(RequestSummary summary, TokenSink& sink) {
   request_queue.forget(summary.id);
-  for (StepListener* listener : listeners) listener->on_finished(summary);
+  if (!summary.background) {
+    for (StepListener* listener : listeners) listener->on_finished(summary);
+  }
   const auto failure = contain([&] { sink.on_finished(summary); });
   if (failure) log_parts(LogLevel::kError, {"delivering the end of an answer failed: ", failure->what()});
 }
 
 void Engine::State::end_all() {
   while (auto waiting = request_queue.take(0)) finish_unstarted(std::move(*waiting), StopReason::kCancelled);
+  while (auto waiting = request_queue.take_background()) {
+    finish_unstarted(std::move(*waiting), StopReason::kCancelled);
+  }
   for (const auto& sequence : running) sequence->reason = StopReason::kCancelled;
   retire();
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,16 @@ struct Observation {
   std::uint64_t draft_version = 0;  // 0: nothing was drafted so far
 };
 
+// Where the prompt of a background request comes from: the record of an answer that a client asked for. What the
+// learner keeps of a further answer to it is purged, held out and deleted together with that record.
+struct PromptSource {
+  RequestId call;
+  NameHash name;
+  std::uint64_t group = 0;      // ReplayRecord::group
+  std::int64_t created_us = 0;  // wall clock; when the client's answer ended
+  std::int64_t asked_us = 0;    // monotonic; when the learner asked for the further answer
+};
+
 struct ObservedRequest {
   RequestId request;
   RouteTag route;
@@ -42,8 +53,9 @@ struct ObservedRequest {
   SamplingParams sampling;
   AcceptanceRule rule = AcceptanceRule::kRejection;
   std::uint32_t choice = 0;
-  RequestId call;    // as in Request
-  std::string name;  // as in Request
+  RequestId call;                      // as in Request
+  std::string name;                    // as in Request
+  std::optional<PromptSource> source;  // as in Request
 };
 
 // Receives the observations of verifications. Called on the engine thread: must not block, must not throw. When behind,

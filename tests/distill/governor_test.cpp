@@ -38,8 +38,8 @@ class Scene {
   int prefill_every = 1'000'000;  // steps; such a step reads a prompt too, and takes 20 gaps longer
 };
 
-TopicProgress progress(std::uint64_t requests_seen, std::uint64_t steps_done) {
-  return {.requests_seen = requests_seen, .steps_done = steps_done};
+TopicProgress progress(std::uint64_t answers_seen, std::uint64_t steps_done) {
+  return {.answers_seen = answers_seen, .steps_done = steps_done};
 }
 
 TEST(Governor, StepsPerRequestIsDeterministic) {

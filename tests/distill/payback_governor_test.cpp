@@ -273,12 +273,12 @@ TEST(PaybackGovernor, StepsFollowTheCurveOfTheirTopic) {
   Scene scene;
   LearningCurve flat;
   for (const double steps : {40, 80, 120, 160, 200}) flat.add({steps, steps + 40, {0, 0.001}});
-  TopicProgress trained{.topic = 0, .requests_seen = 1000, .steps_done = 240, .curve = &flat, .alpha_live = 0.5};
-  const TopicProgress fresh{.topic = 1, .requests_seen = 8};
+  TopicProgress trained{.topic = 0, .answers_seen = 1000, .steps_done = 240, .curve = &flat, .alpha_live = 0.5};
+  const TopicProgress fresh{.topic = 1, .answers_seen = 8};
   EXPECT_FALSE(scene.governor->allow_step(trained).allowed);
   EXPECT_STREQ(scene.governor->allow_step(trained).reason, "the curve is flat");
   EXPECT_TRUE(scene.governor->allow_step(fresh).allowed);
-  trained.requests_seen += 128;
+  trained.answers_seen += 128;
   EXPECT_TRUE(scene.governor->allow_step(trained).allowed) << "looks again";
 }
 
@@ -287,7 +287,7 @@ TEST(PaybackGovernor, ABusyEngineIsAskedForFewerStepsAsATopicAges) {
   Scene scene({.payback_s = 1e9});
   scene.run_busy(6, LearningUnit::kTraining);
   const auto steps_by = [&](std::uint64_t requests) {
-    TopicProgress topic{.requests_seen = requests};
+    TopicProgress topic{.answers_seen = requests};
     while (scene.governor->allow_step(topic).allowed) ++topic.steps_done;
     EXPECT_STREQ(scene.governor->allow_step(topic).reason, "waits for requests");
     return topic.steps_done;

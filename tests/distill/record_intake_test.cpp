@@ -155,7 +155,7 @@ TEST(LearningLoop, TrainsOnNoRecordThatItHasNotTaken) {
     ReplayRecord record = answered(id);
     record.topic = "sql";
     record.sequence = house.replay.append(record);
-    if (id <= 16) loop.take({std::move(record), true, monotonic_us()});
+    if (id <= 16) loop.take({std::move(record), true, false, monotonic_us()});
   }
   while (const auto unit = loop.next_unit(/*may_train=*/true)) loop.run(*unit);
   ASSERT_FALSE(replay.drawn_up_to.empty());

@@ -46,7 +46,7 @@ const PaybackTerms kIdle{.payback_s = 600, .steps_per_request = 64, .lease_cost 
 
 TEST(TrainingPayback, RisesThenFlatStops) {
   Topic topic;
-  topic.progress.requests_seen = 1000;
+  topic.progress.answers_seen = 1000;
   const std::uint64_t steps = topic.train(2000, kBusy);
   EXPECT_GE(steps, 80U) << "most of the rise lies within 80 steps";
   EXPECT_LE(steps, 400U);
@@ -56,13 +56,13 @@ TEST(TrainingPayback, RisesThenFlatStops) {
 
 TEST(TrainingPayback, NegativeACurveThatKeepsRisingIsNotStopped) {
   Topic topic{.height = 0.6, .time_constant = 1500};
-  topic.progress.requests_seen = 1000;
+  topic.progress.answers_seen = 1000;
   EXPECT_EQ(topic.train(1000, kBusy), 1000U);
 }
 
 TEST(TrainingPayback, FlatStopsOnIdleCoresToo) {
   Topic topic;
-  topic.progress.requests_seen = 1000;
+  topic.progress.answers_seen = 1000;
   topic.train(4000, kIdle);
   EXPECT_EQ(topic.train(1000, kIdle), 0U);
   EXPECT_STREQ(topic.ask(kIdle).reason, "the curve is flat");
@@ -70,17 +70,17 @@ TEST(TrainingPayback, FlatStopsOnIdleCoresToo) {
 
 TEST(TrainingPayback, LooksAgainAfterMoreRequestsAtGrowingIntervals) {
   Topic topic;
-  topic.progress.requests_seen = 1000;
+  topic.progress.answers_seen = 1000;
   topic.train(2000, kBusy);
   std::vector<std::uint64_t> waits;
-  std::uint64_t since = topic.progress.requests_seen;
+  std::uint64_t since = topic.progress.answers_seen;
   for (int i = 0; i < 2000 && waits.size() < 4; ++i) {
-    ++topic.progress.requests_seen;
+    ++topic.progress.answers_seen;
     const std::uint64_t steps = topic.train(100, kBusy);
     if (steps == 0) continue;
     EXPECT_LE(steps, 60U) << "a trial is an export or so, no more";
-    waits.push_back(topic.progress.requests_seen - since);
-    since = topic.progress.requests_seen;
+    waits.push_back(topic.progress.answers_seen - since);
+    since = topic.progress.answers_seen;
   }
   ASSERT_EQ(waits.size(), 4U);
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(static_cast<double>(waits[i]), 64.0 * (1U << i), 1);
@@ -91,9 +91,9 @@ TEST(TrainingPayback, AfterAPauseItDoesNotCatchUp) {
   PaybackTerms terms = kIdle;
   terms.steps_per_request = 2;
   Topic topic{.height = 0};
-  topic.progress.requests_seen = 500;
+  topic.progress.answers_seen = 500;
   topic.train(1000, terms);
-  topic.progress.requests_seen += 64;
+  topic.progress.answers_seen += 64;
   std::uint64_t at_once = 0;
   while (topic.ask(terms).allowed) {  // nothing is measured meanwhile
     ++topic.progress.steps_done;
@@ -104,7 +104,7 @@ TEST(TrainingPayback, AfterAPauseItDoesNotCatchUp) {
 
 TEST(TrainingPayback, ResumesWhenTheLiveDraftsAcceptanceFalls) {
   Topic topic;
-  topic.progress.requests_seen = 1000;
+  topic.progress.answers_seen = 1000;
   topic.train(2000, kBusy);
   topic.progress.alpha_live -= 0.12;
   EXPECT_FALSE(topic.ask(kBusy).allowed) << "within what α varies by itself";
@@ -115,19 +115,19 @@ TEST(TrainingPayback, ResumesWhenTheLiveDraftsAcceptanceFalls) {
 TEST(TrainingPayback, AFallAmongTheFirstRequestsMeansNothing) {
   Topic topic;
   topic.curve = LearningCurve(0.95);
-  topic.progress.requests_seen = 9;
+  topic.progress.answers_seen = 9;
   topic.progress.alpha_live = 0.9;
   EXPECT_FALSE(topic.ask(kBusy).allowed);
-  topic.progress.requests_seen = 10;
+  topic.progress.answers_seen = 10;
   topic.progress.alpha_live = 0.6;
   EXPECT_FALSE(topic.ask(kBusy).allowed);
-  topic.progress.requests_seen = 50;
+  topic.progress.answers_seen = 50;
   EXPECT_FALSE(topic.ask(kBusy).allowed);
 }
 
 TEST(TrainingPayback, ATopicWithLittleTrafficIsTrainedLess) {
   Topic large{.step_share = 0.6}, small{.step_share = 0.05};
-  large.progress.requests_seen = small.progress.requests_seen = 1000;
+  large.progress.answers_seen = small.progress.answers_seen = 1000;
   const std::uint64_t steps_of_large = large.train(2000, kBusy), steps_of_small = small.train(2000, kBusy);
   EXPECT_LT(steps_of_small, steps_of_large);
   EXPECT_GE(steps_of_small, 20U) << "its first steps do pay";
@@ -135,7 +135,7 @@ TEST(TrainingPayback, ATopicWithLittleTrafficIsTrainedLess) {
 
 TEST(TrainingPayback, WhatDoesNotPayWhileBusyMayRunOnIdleCores) {
   Topic topic{.step_share = 0.0005};
-  topic.progress.requests_seen = 1000;
+  topic.progress.answers_seen = 1000;
   topic.measure();
   EXPECT_STREQ(topic.ask(kBusy).reason, "the gain would not pay back");
   EXPECT_TRUE(topic.ask(kIdle).allowed);
@@ -146,10 +146,10 @@ TEST(TrainingPayback, NoTrainingWhereVerifyingCostsWhatItSaves) {
   PaybackTerms terms = kBusy;
   terms.decode.per_token.fill(10'000);
   Topic topic;
-  topic.progress.requests_seen = 1000;
+  topic.progress.answers_seen = 1000;
   topic.measure();
   EXPECT_FALSE(topic.ask(terms).allowed);
-  topic.progress.requests_seen = 100'000;
+  topic.progress.answers_seen = 100'000;
   EXPECT_FALSE(topic.ask(terms).allowed) << "not as a trial either";
   terms.lease_cost = 0;
   EXPECT_TRUE(topic.ask(terms).allowed) << "idle cores cost nothing";
@@ -162,7 +162,7 @@ TEST(TrainingPayback, LooksFarEnoughAhead) {
     terms.decode.per_token[i] = i <= 3 ? 1 : 1 / accepted_length(3, static_cast<double>(i) / 10);
   }
   TopicPause pause;
-  TopicProgress progress{.requests_seen = 1000};
+  TopicProgress progress{.answers_seen = 1000};
   const LearningCurve curve(0);
   progress.curve = &curve;
   EXPECT_TRUE(decide_training(progress, terms, pause).allowed);
@@ -170,18 +170,18 @@ TEST(TrainingPayback, LooksFarEnoughAhead) {
 
 TEST(TrainingPayback, StepsPerRequestBoundsThem) {
   Topic topic;
-  topic.progress.requests_seen = 10;
+  topic.progress.answers_seen = 10;
   PaybackTerms terms = kIdle;
   terms.steps_per_request = 0.5;
   EXPECT_EQ(topic.train(100, terms), 5U);
-  topic.progress.requests_seen = 100;
+  topic.progress.answers_seen = 100;
   EXPECT_EQ(topic.train(100, terms), 45U);
   EXPECT_STREQ(topic.ask(terms).reason, "waits for requests");
 }
 
 TEST(TrainingPayback, NoCurveIsAFreshOne) {
   TopicPause pause;
-  const StepDecision decision = decide_training({.requests_seen = 8}, kBusy, pause);
+  const StepDecision decision = decide_training({.answers_seen = 8}, kBusy, pause);
   EXPECT_TRUE(decision.allowed);
   EXPECT_GE(decision.predicted_gain, 0.08);
 }

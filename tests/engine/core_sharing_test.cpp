@@ -207,6 +207,21 @@ TEST(CoreSharing, IsIdleOnlyBetweenStepsFarApart) {
   EXPECT_TRUE(scene.cores->idle());
 }
 
+TEST(CoreSharing, ABackgroundStepIsIdleTimeAndHasAllThreads) {
+  Scene scene(2, 1);
+  scene.cores->begin_step({false, 4});
+  scene.cores->end_step(1'000, 1);
+  now_us += 2'000'000;
+  scene.cores->begin_background_step();
+  EXPECT_EQ(scene.pool.n_used(), 2);
+  EXPECT_TRUE(scene.cores->idle());
+  EXPECT_EQ(scene.cores->idle_us(), 2'000'000);
+  EXPECT_FALSE(scene.cores->ran_leased());
+  EXPECT_FALSE(scene.cores->ran_trial());
+  scene.cores->begin_step({false, 4});
+  EXPECT_EQ(scene.cores->idle_us(), 0);
+}
+
 // The engine calls begin_step() with the planned rows: a prompt's rows, then one row per sequence and its proposal.
 TEST(CoreSharing, TheEngineTellsItOfEveryStep) {
   ThreadPool pool(2);

@@ -142,5 +142,24 @@ TEST_F(RequestQueueTest, RefusesWhatItCannotHold) {
   EXPECT_THROW(push(66, 8), Error);
 }
 
+TEST_F(RequestQueueTest, BackgroundRequestsHaveAQueueOfTheirOwn) {
+  Request request;
+  request.id = {9};
+  request.prompt = {1};
+  request.source.emplace();
+  queue_.push(std::move(request));
+  EXPECT_EQ(queue_.n_waiting(), 0);
+  EXPECT_EQ(start(), 0U);
+  EXPECT_FALSE(queue_.ends_background());
+  EXPECT_TRUE(queue_.wait({})) << "there is something to do";
+  push(1, 7);
+  EXPECT_TRUE(queue_.ends_background());
+  EXPECT_EQ(start(), 1U);
+  EXPECT_EQ(queue_.take_background()->request.id, RequestId{9});
+  EXPECT_FALSE(queue_.take_background());
+  queue_.close();
+  EXPECT_TRUE(queue_.ends_background());
+}
+
 }  // namespace
 }  // namespace slip

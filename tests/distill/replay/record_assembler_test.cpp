@@ -164,5 +164,30 @@ TEST_F(RecordAssemblerTest, RequestsWithLogitsProcessorsTeachAndAreMarked) {
   EXPECT_TRUE(processed({.min_tokens = 4}));
 }
 
+// What a further answer teaches goes with the client's record: its purge, its side of the held-out split, its age.
+TEST_F(RecordAssemblerTest, ABackgroundRequestGivesARecordOfTheClientsCall) {
+  ObservedRequest request = request_of(1);
+  request.source = PromptSource{.call = RequestId{70}, .name = NameHash{80}, .group = 90, .created_us = 100};
+  assembler_.begin(request);
+  assembler_.record(chain(1, 3, {}, 0, 99));
+  const auto record = assembler_.finish(RequestId{1}, true);
+  ASSERT_TRUE(record);
+  EXPECT_TRUE(record->sampled);
+  EXPECT_EQ(record->request, RequestId{70});
+  EXPECT_EQ(record->name, NameHash{80});
+  EXPECT_EQ(record->group, 90U);
+  EXPECT_EQ(record->created_us, 100);
+}
+
+TEST_F(RecordAssemblerTest, APurgeByTimeDropsBackgroundRequestsOfEarlierAnswers) {
+  for (const std::uint64_t id : {1, 2, 3}) {
+    ObservedRequest request = request_of(id);
+    if (id > 1) request.source = PromptSource{.call = RequestId{70}, .created_us = static_cast<std::int64_t>(100 * id)};
+    assembler_.begin(request);
+  }
+  EXPECT_EQ(assembler_.forget({.before_us = 250}), 1U);
+  EXPECT_EQ(assembler_.open_requests(), 2U);
+}
+
 }  // namespace
 }  // namespace slip

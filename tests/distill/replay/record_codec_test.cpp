@@ -52,6 +52,9 @@ TEST(RecordCodec, GivesBackEveryField) {
   EXPECT_EQ(back.prompt_tokens, record.prompt_tokens);
   ASSERT_EQ(back.target.size(), record.target.size());
   EXPECT_EQ(back.processed_logits, record.processed_logits);
+  EXPECT_FALSE(back.sampled);
+  record.sampled = true;
+  EXPECT_TRUE(round_trip(record).sampled);
 }
 
 TEST(RecordCodec, ReadsFormat3WhichHasNoName) {
