@@ -118,10 +118,13 @@ void end_in_order(const ServeConfig& config, Service& service, Serving& serving,
   log_info("stopped");
 }
 
+// Nobody may read the old file any more, so standard error is told too.
 void reopen_log_or_say() {
-  if (const auto failure = contain([] { reopen_log(); })) {
-    log_parts(LogLevel::kError, {"cannot reopen the log file; the old one stays in use: ", failure->what()});
-  }
+  const auto failure = contain([] { reopen_log(); });
+  if (!failure) return;
+  const std::string text = std::string("cannot reopen the log file; the old one stays in use: ") + failure->what();
+  log_error(text);
+  if (writable_within(STDERR_FILENO, std::chrono::milliseconds(0))) std::cerr << "slipstream: " << text << "\n";
 }
 
 // Standard output may be a pipe whose reader has stalled; this thread must not block, since it handles signals. A

@@ -52,6 +52,13 @@ bool has_bare_line_feed(std::string_view lines) {
   return false;
 }
 
+// The parser takes any byte within quotes. Another one on the way may end the line at a bare line feed there, and read
+// another request.
+bool has_control(std::string_view extensions) {
+  return std::any_of(extensions.begin(), extensions.end(),
+                     [](char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7F; });
+}
+
 Reply refuse_chunk_extras() {
   return refuse(400, "not a valid HTTP request: chunk extensions and trailers are too long", "bad_request");
 }
@@ -199,7 +206,8 @@ awaitable<RequestReader::Result> RequestReader::read_body(RequestParser& parser,
   const Deadline deadline = std::chrono::steady_clock::now() + options_.body_timeout;
   const auto head = parser.chunked() ? std::optional(parser.get().base()) : std::nullopt;
   std::size_t frames = 0, consumed = 0;
-  auto add_frame = [&frames](std::uint64_t size, std::string_view, beast::error_code&) {
+  auto add_frame = [&frames](std::uint64_t size, std::string_view extensions, beast::error_code& fault) {
+    if (has_control(extensions)) fault = http::error::bad_chunk_extension;
     frames += chunk_frame_bytes(size);
   };
   if (head) parser.on_chunk_header(add_frame);

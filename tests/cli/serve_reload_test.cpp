@@ -57,6 +57,10 @@ TEST_F(ServeReloadTest, SighupTakesWhatCanChangeAndRefusesAFaultyFile) {
   EXPECT_NE(get(port, "/metrics").body.find("slipstream:learning 0"), std::string::npos);
   EXPECT_TRUE(said("\"message\":\"disk: ")) << text_of(log);
   std::filesystem::rename(log, folder_ / "service.log.1");
+  std::filesystem::create_directory(log);
+  program.signal(SIGUSR1);
+  EXPECT_TRUE(testing::eventually([&] { return program.err().find("cannot reopen the log") != std::string::npos; }));
+  std::filesystem::remove(log);
   program.signal(SIGUSR1);
   for (int i = 0; i < 1000 && !std::filesystem::exists(log); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -92,7 +92,14 @@ TEST_F(SessionTest, BadChunksAreRefused) {
                                     "1d\r\n" + body + "\r\n0\n\n", "1d\r\n" + body + "\r\n0\r\nX-Trailer: 1\n\n"}) {
     EXPECT_EQ(ask(head + chunks).status, 400) << chunks;
   }
-  EXPECT_EQ(ask(head + "1d;ext=1\r\n" + body + "\r\n0\r\n\r\n").status, 200);
+  for (const char* extension : {";ext=1", ";ext=\"quoted\ttext\""}) {
+    EXPECT_EQ(ask(head + "1d" + extension + "\r\n" + body + "\r\n0\r\n\r\n").status, 200) << extension;
+  }
+  // Bug: control characters within quotes were accepted.
+  for (const std::string control : {"\n", "\x01", "\x1f", "\x7f", "\\\n"}) {
+    EXPECT_EQ(ask(head + "1d;a=\"" + control + "\"\r\n" + body + "\r\n0\r\n\r\n").status, 400);
+    EXPECT_EQ(ask(head + "1d\r\n" + body + "\r\n0;a=\"" + control + "\"\r\n\r\n").status, 400);
+  }
   // Bytewise: every split of the body arrives the same.
   RawClient slow(server_->port());
   for (const char byte : head + "1d\r\n" + body + "\r\n0\r\nX-Trailer: 1\r\n\r\n") slow.send(std::string(1, byte));

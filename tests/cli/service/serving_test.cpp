@@ -13,8 +13,10 @@
 #include <set>
 #include <string>
 
+#include "common/clock.h"
 #include "common/file.h"
 #include "server/http/key_quotas.h"
+#include "tests/common/patience.h"
 
 namespace slip::cli {
 namespace {
@@ -253,6 +255,22 @@ TEST_F(ServingTest, NoPastAnswersAreKeptThatNobodyLooksUpOrWants) {
   config_.engine.prompt_lookup = true;
   config_.learning = false;
   EXPECT_EQ(Serving(config_, metrics_, quotas_).model()->past_answers, nullptr);
+}
+
+// The client's record and the further answers to its prompt leave together.
+TEST_F(ServingTest, AnIdleServiceSamplesAnswersThatAPurgeReaches) {
+  config_.learning = true;
+  Serving serving(config_, metrics_, quotas_);
+  ask(*serving.model(), "math", {});
+  const auto says = [&](const std::string& line) { return metrics_.text().find(line + "\n") != std::string::npos; };
+  EXPECT_TRUE(testing::eventually([&] { return says("slipstream:replay_records 4"); })) << metrics_.text();
+  EXPECT_TRUE(
+      testing::eventually([&] { return says(R"(slipstream:learning_sampled_answers_total{topic="math"} 3)"); }));
+  EXPECT_TRUE(says(R"(slipstream:learning_requests_total{topic="math"} 1)"));
+  const PurgeResult purged = serving.purge({.before_us = wall_us()});
+  EXPECT_EQ(purged.records, 4U);
+  EXPECT_EQ(purged.rows, 1U) << "the ledger knows the client's answer only";
+  serving.save();
 }
 
 TEST_F(ServingTest, LearningThatIsTheRoutersAloneMayBeSwitchedToo) {
