@@ -21,6 +21,11 @@ const char* stop_reason_name(StopReason reason) {
   return "none";
 }
 
+ObservedRequest observed_request(const Request& request, AcceptanceRule rule) {
+  return {request.id, request.route,  request.tenant,          request.prompt, request.sampling,
+          rule,       request.choice, request.first_of_call(), request.name,   request.source};
+}
+
 double measured_tpot_ms(const RequestFigures& figures) {
   if (figures.output_tokens <= 1) return 0;
   return static_cast<double>(figures.finished_us - figures.first_token_us) / 1e3 / (figures.output_tokens - 1);

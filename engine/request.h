@@ -130,4 +130,7 @@ struct Request {
   bool needs_logits() const { return top_logprobs >= 0 || checksum; }
 };
 
+// What an ObservationSink is told at the request's begin.
+ObservedRequest observed_request(const Request& request, AcceptanceRule rule);
+
 }  // namespace slip

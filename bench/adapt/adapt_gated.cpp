@@ -132,15 +132,7 @@ void GatedLearning::tell(ObservedRequest request, const ReplayRecord& answer) {
 void GatedLearning::answer_again(const Request& request) {
   const auto& answers = sampled_.to(request.prompt);
   std::size_t& n_told = n_told_[request.prompt];
-  if (n_told < answers.size()) {
-    ObservedRequest observed;
-    observed.request = request.id;
-    observed.route = request.route;
-    observed.sampling = request.sampling;
-    observed.prompt = request.prompt;
-    observed.source = request.source;
-    tell(std::move(observed), answers[n_told++]);
-  }
+  if (n_told < answers.size()) tell(observed_request(request, AcceptanceRule::kCoupled), answers[n_told++]);
   request.sink->on_finished({});
 }
 

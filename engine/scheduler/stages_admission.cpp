@@ -182,10 +182,7 @@ void Engine::State::begin_optional(Sequence& sequence) {
   const Request& request = sequence.request;
   if (request.max_tokens == 0) return;
   if (observations != nullptr && request.learn) {
-    const auto failure = contain([&] {
-      observations->begin({request.id, request.route, request.tenant, request.prompt, request.sampling, sequence.rule,
-                           request.choice, request.first_of_call(), request.name, request.source});
-    });
+    const auto failure = contain([&] { observations->begin(observed_request(request, sequence.rule)); });
     sequence.observed = !failure;
   }
   if (request.k.value_or(options.k) == 0) return;

@@ -57,14 +57,7 @@ class LearnerSampling : public ::testing::Test {
   void answer(const Request& request) {
     const ReplayRecord text = answered(1'000'000 + request.id.value % 1000);
     ObservationSink& sink = learner->observations();
-    ObservedRequest observed;
-    observed.request = request.id;
-    observed.route = request.route;
-    observed.tenant = request.tenant;
-    observed.prompt = request.prompt;
-    observed.sampling = request.sampling;
-    observed.source = request.source;
-    sink.begin(std::move(observed));
+    sink.begin(observed_request(request, AcceptanceRule::kCoupled));
     for (std::size_t i = 0; i < text.target.size(); ++i) {
       Observation observation;
       observation.request = request.id;
