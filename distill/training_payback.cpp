@@ -7,13 +7,14 @@
 namespace slip {
 namespace {
 
-// Horizons in optimizer steps. The first decides whether the curve is flat. The longer ones are for poor drafts, whose
-// first gains of α save little time.
+// Horizons in optimizer steps. The longer ones are for poor drafts, whose first gains of α save little time. The last
+// decides whether the curve is flat: where training costs nothing, a slow gain is worth having.
 constexpr double kHorizons[] = {40, 80, 160};
+constexpr double kToldHorizon = kHorizons[0], kFlatHorizon = kHorizons[2];
 // A gain must save this many times its cost. Predictions are optimistic, since they count the curve's uncertainty as
 // possible gain.
 constexpr double kReturn = 2;
-constexpr double kFlatGain = 0.002;          // gain of α over the horizon; less is a flat curve, even at no cost
+constexpr double kFlatGain = 0.003;          // gain of α over kFlatHorizon; less is a flat curve, even at no cost
 constexpr double kUnknownStepSeconds = 0.1;  // for a topic that has not trained yet
 // A fall of the live draft's α by this much means that the text has changed. α is smoothed over about 20 requests and
 // varies by .03.
@@ -52,20 +53,19 @@ StepDecision begin_trial(const TopicProgress& topic, const PaybackTerms& terms, 
   return {true, reason, gain};
 }
 
-// Whether a stopped topic begins a trial.
-StepDecision look_again(const TopicProgress& topic, const PaybackTerms& terms, TopicPause& pause, double gain) {
-  const char* const reason = gain < kFlatGain ? "the curve is flat" : "the gain would not pay back";
-  if (seconds_saved(topic, terms, kTrialHope) < kReturn * seconds_spent(topic, terms, kTrialSteps))
-    return {false, reason, gain};
+// Whether a stopped topic begins a trial; otherwise `refused`.
+StepDecision look_again(const TopicProgress& topic, const PaybackTerms& terms, TopicPause& pause,
+                        const StepDecision& refused) {
+  if (seconds_saved(topic, terms, kTrialHope) < kReturn * seconds_spent(topic, terms, kTrialSteps)) return refused;
   if (topic.alpha_live < pause.alpha_at_stop - kAlphaFall) {
     pause.requests_to_wait = kFirstWait;
-    return begin_trial(topic, terms, pause, "the live draft's acceptance fell", gain);
+    return begin_trial(topic, terms, pause, "the live draft's acceptance fell", refused.predicted_gain);
   }
   if (topic.answers_seen >= pause.requests_at_stop + pause.requests_to_wait) {
     pause.requests_to_wait = std::min(2 * pause.requests_to_wait, kLongestWait);
-    return begin_trial(topic, terms, pause, "tries whether new requests teach more", gain);
+    return begin_trial(topic, terms, pause, "tries whether new requests teach more", refused.predicted_gain);
   }
-  return {false, reason, gain};
+  return refused;
 }
 
 }  // namespace
@@ -73,26 +73,28 @@ StepDecision look_again(const TopicProgress& topic, const PaybackTerms& terms, T
 StepDecision decide_training(const TopicProgress& topic, const PaybackTerms& terms, TopicPause& pause) {
   static const LearningCurve unknown;
   const LearningCurve& curve = topic.curve != nullptr ? *topic.curve : unknown;
-  const double gain = curve.predicted_gain(kHorizons[0]);
+  const double gain = curve.predicted_gain(kToldHorizon);
+  const bool is_flat = curve.predicted_gain(kFlatHorizon) < kFlatGain;
   if (!within_cadence(terms.steps_per_request, topic.answers_seen - pause.requests_forgone, topic.steps_done)) {
     const bool measures = topic.steps_done < pause.trial_until_step;
-    return {false, "waits for requests", gain, measures || (!pause.stopped && gain >= kFlatGain)};
+    return {false, "waits for requests", gain, measures || (!pause.stopped && !is_flat)};
   }
   if (topic.steps_done < pause.trial_until_step) return {true, "trains to measure the curve", gain};
-  if (gain >= kFlatGain && pays_back(topic, terms, curve)) {
+  if (!is_flat && pays_back(topic, terms, curve)) {
     if (!pause.stopped) pause.requests_to_wait = kFirstWait;
     pause.stopped = false;
     return {true, "the predicted gain pays back", gain};
   }
+  const StepDecision refused{false, is_flat ? "the curve is flat" : "the gain would not pay back", gain};
   if (pause.stopped) {
     const bool settled = topic.answers_seen >= kSettledRequests;
     pause.alpha_at_stop = settled ? std::max(pause.alpha_at_stop, topic.alpha_live) : topic.alpha_live;
-    return look_again(topic, terms, pause, gain);
+    return look_again(topic, terms, pause, refused);
   }
   pause.stopped = true;
   pause.requests_at_stop = topic.answers_seen;
   pause.alpha_at_stop = topic.alpha_live;
-  return {false, gain < kFlatGain ? "the curve is flat" : "the gain would not pay back", gain};
+  return refused;
 }
 
 }  // namespace slip

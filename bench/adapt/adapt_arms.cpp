@@ -72,7 +72,7 @@ class Gated final : public Arm {
   const ModelWeights& serving() const override { return learning_.serving(); }
   void finished(const ReplayRecord& record) override { learning_.take(record); }
   void report(ArmRun& run) override {
-    const BusyPace& done = learning_.stop();
+    const AssumedPace& done = learning_.stop();
     run.optimizer_steps = done.optimizer_steps;
     run.training_seconds = done.training_s;
     run.publishes = done.publishes;

@@ -49,18 +49,18 @@ void publish_base(DraftStore& store, const std::filesystem::path& folder) {
 
 }  // namespace
 
-StepDecision BusyPace::allow_step(const TopicProgress& topic) noexcept {
+StepDecision AssumedPace::allow_step(const TopicProgress& topic) noexcept {
   PaybackTerms terms;
   terms.steps_per_request = steps_per_request_;
-  terms.lease_cost = kLeaseCost;
+  terms.lease_cost = at_rest_ ? 0 : kLeaseCost;
   return decide_training(topic, terms, pause_);
 }
 
-void BusyPace::on_decision(const CanaryDecision& decision) noexcept {
+void AssumedPace::on_decision(const CanaryDecision& decision) noexcept {
   if (decision.kind == "rollback") ++rollbacks;
 }
 
-void BusyPace::on_learning(const LearningFigures& figures) noexcept {
+void AssumedPace::on_learning(const LearningFigures& figures) noexcept {
   optimizer_steps = static_cast<std::int64_t>(figures.topics.at(0).optimizer_steps);
   training_s = figures.topics.at(0).training_s;
 }
@@ -72,7 +72,7 @@ GatedLearning::GatedLearning(const std::filesystem::path& base_folder, std::shar
       store_(folder_ / "drafts"),
       replay_(replay_in(folder_)),
       topics_(std::vector<Topic>{{"stream", {}, {}}}),
-      pace_(setting.steps_per_request),
+      pace_(setting.steps_per_request, setting.sampled.most() > 0),
       base_(std::make_shared<DraftVersion>(DraftVersion{DraftId{0}, "base", 1, 0, base})),
       live_(std::make_shared<LiveDraft>(
           DraftId{1}, "stream",
@@ -92,7 +92,7 @@ GatedLearning::~GatedLearning() {
   std::filesystem::remove_all(folder_, ignored);
 }
 
-const BusyPace& GatedLearning::stop() {
+const AssumedPace& GatedLearning::stop() {
   learner_->stop();
   return pace_;
 }

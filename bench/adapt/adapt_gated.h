@@ -16,13 +16,13 @@
 
 namespace slip::bench {
 
-// Lets training go on at the pace of a busy engine, whose costs it assumes. Counts what training and gate do.
-class BusyPace final : public Governor, public DecisionSink {
+// Lets training go on at the pace of a busy engine, whose costs it assumes, or of one that is at rest after each
+// request, so that training costs it nothing and its target samples answers. Counts what training and gate do.
+class AssumedPace final : public Governor, public DecisionSink {
  public:
-  explicit BusyPace(double steps_per_request) : steps_per_request_(steps_per_request) {}
+  AssumedPace(double steps_per_request, bool at_rest) : steps_per_request_(steps_per_request), at_rest_(at_rest) {}
 
-  // Between two records the engine is at rest.
-  std::int64_t idle_us() const noexcept override { return std::numeric_limits<std::int64_t>::max(); }
+  std::int64_t idle_us() const noexcept override { return at_rest_ ? std::numeric_limits<std::int64_t>::max() : 0; }
   bool allow_unit(LearningUnit) noexcept override { return true; }
   void unit_done() noexcept override {}
   StepDecision allow_step(const TopicProgress& topic) noexcept override;
@@ -38,6 +38,7 @@ class BusyPace final : public Governor, public DecisionSink {
 
  private:
   double steps_per_request_;
+  bool at_rest_;
   TopicPause pause_;
 };
 
@@ -57,7 +58,7 @@ class GatedLearning {
 
   const ModelWeights& serving() const { return *live_->get()->weights; }
   void take(const ReplayRecord& record);
-  const BusyPace& stop();  // ends learning; what it did
+  const AssumedPace& stop();  // ends learning; what it did
 
  private:
   void tell(ObservedRequest request, const ReplayRecord& answer);
@@ -70,7 +71,7 @@ class GatedLearning {
   DraftStore store_;
   ReplayBuffer replay_;
   const TopicTable topics_;
-  BusyPace pace_;
+  AssumedPace pace_;
   std::shared_ptr<const DraftVersion> base_;
   std::shared_ptr<LiveDraft> live_;
   std::unique_ptr<Learner> learner_;
