@@ -305,6 +305,7 @@ void Learner::set_enabled(bool enabled) {
 std::size_t Learner::purge(const PurgeScope& scope) {
   State& state = *state_;
   const auto forget = [&] { state.calls.call([&] { state.forget(scope); }); };
+  forget();  // from now on the learner asks for no answer to a prompt of the scope
   std::size_t n = 0;
   try {
     n = state.intake.purge(scope);

@@ -86,7 +86,7 @@ struct Engine::State {
   bool runs_background() const { return !running.empty() && running.front()->request.is_background(); }
   void end_background();
   void admit_background();
-  void count_running();
+  void tell_running(std::ptrdiff_t n);
   std::int32_t n_growing() const;
   std::int32_t free_pages() const { return target->cache().n_free() + prefixes.n_idle(); }
   void reserve_arrays();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stages that decide who runs: cancellations, cache pages for the next step, admission.
 #include <algorithm>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -117,8 +118,9 @@ void Engine::State::admit_background() {
   }
 }
 
-void Engine::State::count_running() {
-  n_running.store(runs_background() ? 0 : static_cast<std::int32_t>(running.size()), std::memory_order_relaxed);
+// Of `n` sequences at the front, sets what other threads read.
+void Engine::State::tell_running(std::ptrdiff_t n) {
+  n_running.store(runs_background() ? 0 : static_cast<std::int32_t>(n), std::memory_order_relaxed);
 }
 
 // New requests wait behind preempted sequences.
@@ -138,7 +140,7 @@ void Engine::State::admit() {
   figures_ = {};
   figures_.n_waiting = request_queue.n_waiting();
   figures_.n_preempted = n_preempted_;
-  count_running();
+  tell_running(std::ssize(running));
 }
 
 void Engine::State::start(WaitingRequest waiting) {

@@ -107,9 +107,9 @@ void Engine::State::stop_observing(Sequence& sequence, bool completed) {
 void Engine::State::retire() {
   const auto is_live = [](const auto& sequence) { return sequence->reason == StopReason::kNone; };
   const auto done = std::stable_partition(running.begin(), running.end(), is_live);
+  tell_running(done - running.begin());
   std::for_each(done, running.end(), [&](const auto& sequence) { finish(*sequence); });
   running.erase(done, running.end());
-  count_running();
   n_free_pages.store(free_pages(), std::memory_order_relaxed);
 }
 
