@@ -47,6 +47,8 @@ def main():
     arguments = parser.parse_args()
     if not arguments.commit and git("status", "--porcelain", "--untracked-files=no"):
         sys.exit("record: the working tree has changes that no commit names; commit first")
+    if not arguments.into.is_dir():
+        sys.exit(f"record: there is no folder {arguments.into}; nothing was run")
     run = {"date": datetime.date.today().isoformat(), "device": arguments.device or device(),
            "commit": arguments.commit or git("rev-parse", "--short", "HEAD"),
            "command": " ".join(map(portable, arguments.command)), "quiet": os.getloadavg()[0] < QUIET_LOAD}
