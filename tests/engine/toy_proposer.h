@@ -25,7 +25,7 @@ class ToyProposer final : public Proposer {
     std::int32_t deepest = kMaxProposalNodes;
     bool needs_draft = true;
   };
-  ToyProposer(ToyLanguage target, Options options) : target_(target), other_(target), options_(options) {
+  ToyProposer(const ToyLanguage& target, Options options) : target_(target), other_(target), options_(options) {
     other_.seed = target.seed + 1000;
   }
 
