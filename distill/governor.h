@@ -56,7 +56,8 @@ class Governor : public StepListener {
   virtual StepDecision allow_step(const TopicProgress& topic) noexcept = 0;
   // False while the engine is busy. Work that can wait should then wait for a pause.
   virtual bool engine_idle() const noexcept { return true; }
-  // For how long the engine has had no step for a client, in µs; 0 while it has one, and where nobody knows.
+  // Time since the engine's last step for a client, in µs. 0 during such a step, and from a governor that knows no
+  // engine.
   virtual std::int64_t idle_us() const noexcept { return 0; }
   // The cost of learning to the service over the last minute: as a share of the engine's busy time, 0 to 1, and in
   // tokens/s.

@@ -46,9 +46,9 @@ struct LearnerOptions {
   bool at_idle_priority = true;  // false: for tests on a busy machine
   LearnerPlacement placement;    // used only with at_idle_priority
   std::uint64_t seed = 1;
-  // Further answers of the target to each prompt, while no client has sent a request for a second. They are asked for
-  // where a topic lacks answers, and passed to `answer_again`, on the learner's thread: it gives the request its end
-  // tokens and submits it to the engine. What it throws drops the request. 0, or an empty function: none.
+  // How many further answers to each prompt the target samples, after a second without a request, where a topic lacks
+  // answers. 0: none. `answer_again` adds the end tokens to such a request and submits it to the engine; if it throws,
+  // the request is dropped. Learner's thread. Empty: no further answers.
   std::int32_t sampled_answers = 3;
   std::function<void(Request)> answer_again;
   Dtype serve_dtype = Dtype::kBFloat16;

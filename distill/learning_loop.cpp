@@ -154,8 +154,8 @@ TopicState* LearningLoop::topic_to_score() {
 }
 
 // The expected gain of the topic's next steps for the service: the gain of α, weighted by the topic's share of steps.
-double LearningLoop::value_of(const TopicState& topic, const StepDecision& decision) const {
-  return decision.predicted_gain * step_share_of(topic);
+double LearningLoop::value_of(const TopicState& topic) const {
+  return topic.figures.predicted_gain * step_share_of(topic);
 }
 
 // A topic without a scored answer counts with the longest of the others.
@@ -198,7 +198,7 @@ TopicState* LearningLoop::topic_to_train() {
       continue;
     }
     if (&topic == training_ && burst_steps_ < kBurstSteps) return &topic;
-    const double value = value_of(topic, decision);
+    const double value = value_of(topic);
     if (best != nullptr && (value < best_value || (value == best_value && waiting(topic) <= waiting(*best)))) continue;
     best = &topic;
     best_value = value;
@@ -272,7 +272,7 @@ std::optional<Request> LearningLoop::next_sample() {
   double best_value = 0;
   for (TopicState& topic : topics_) {
     if (!topic.lacks_answers || topic.sampler.empty()) continue;
-    const double value = topic.figures.predicted_gain * step_share_of(topic);
+    const double value = value_of(topic);
     if (best != nullptr && value <= best_value) continue;
     best = &topic;
     best_value = value;

@@ -85,7 +85,7 @@ class LearningLoop {
   TopicState* topic_to_train();
   bool may_take_first_step(const TopicState& topic) const;
   void start_curve(TopicState& topic) const;
-  double value_of(const TopicState& topic, const StepDecision& decision) const;
+  double value_of(const TopicState& topic) const;
   double step_share_of(const TopicState& topic) const;
   void score_next();
   void train_step();

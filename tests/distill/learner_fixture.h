@@ -11,6 +11,7 @@
 #include <fstream>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -160,23 +161,28 @@ class House {
   std::shared_ptr<LiveDraft> live_draft;
 };
 
-// Reports `record` as the engine would after plain decoding.
+// Reports the answer of `text` to a request as the engine would after plain decoding.
+inline void tell(ObservationSink& sink, const ObservedRequest& request, const ReplayRecord& text, bool completed) {
+  sink.begin(request);
+  const std::span answer = std::span(text.tokens).subspan(static_cast<std::size_t>(text.prompt_tokens));
+  for (std::size_t i = 0; i < answer.size(); ++i) {
+    Observation observation;
+    observation.request = request.request;
+    observation.base_position = static_cast<std::int32_t>(request.prompt.size() + i);
+    observation.committed = {answer[i]};
+    observation.targets = {text.target[i]};
+    sink.record(observation);
+  }
+  sink.finish(request.request, completed);
+}
+
 inline void tell(ObservationSink& sink, const ReplayRecord& record, bool completed = true, std::uint32_t topic = 1) {
   ObservedRequest request;
   request.request = record.request;
   request.route.topic = TopicId{topic};
   request.sampling = record.sampling;
   request.prompt.assign(record.tokens.begin(), record.tokens.begin() + record.prompt_tokens);
-  sink.begin(request);
-  for (std::size_t i = 0; i < record.target.size(); ++i) {
-    Observation observation;
-    observation.request = record.request;
-    observation.base_position = record.prompt_tokens + static_cast<std::int32_t>(i);
-    observation.committed = {record.tokens[static_cast<std::size_t>(observation.base_position)]};
-    observation.targets = {record.target[i]};
-    sink.record(observation);
-  }
-  sink.finish(record.request, completed);
+  tell(sink, request, record, completed);
 }
 
 inline void tell(Learner& learner, const ReplayRecord& record, bool completed = true, std::uint32_t topic = 1) {

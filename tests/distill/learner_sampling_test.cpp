@@ -6,7 +6,7 @@
 #include <map>
 #include <mutex>
 #include <stdexcept>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/common/patience.h"
@@ -55,18 +55,8 @@ class LearnerSampling : public ::testing::Test {
     learner->start();
   }
   void answer(const Request& request) {
-    const ReplayRecord text = answered(1'000'000 + request.id.value % 1000);
-    ObservationSink& sink = learner->observations();
-    sink.begin(observed_request(request, AcceptanceRule::kCoupled));
-    for (std::size_t i = 0; i < text.target.size(); ++i) {
-      Observation observation;
-      observation.request = request.id;
-      observation.base_position = static_cast<std::int32_t>(request.prompt.size() + i);
-      observation.committed = {text.tokens[static_cast<std::size_t>(text.prompt_tokens) + i]};
-      observation.targets = {text.target[i]};
-      sink.record(observation);
-    }
-    sink.finish(request.id, true);
+    tell(learner->observations(), observed_request(request, AcceptanceRule::kCoupled),
+         answered(1'000'000 + request.id.value % 1000), /*completed=*/true);
     request.sink->on_finished({});
   }
   void clients_ask(std::uint64_t first, std::uint64_t last) {
