@@ -24,7 +24,9 @@ namespace {
 // one step, and the steps of a busy server, follow each other within this time. An idle server uses no CPU.
 constexpr std::chrono::microseconds kSpinTime{1000};
 constexpr int kSpinsPerLook = 64;  // at the clock
-// After this many spins, yield: the awaited worker may need this core.
+// After this many spins, a caller that is not pinned yields: the awaited worker may need this core. A pinned caller
+// keeps its core, which no worker can use: Linux would give it to a niced or idle thread until the next tick, up to 4
+// ms.
 constexpr int kSpinsBeforeYield = 2000;
 
 void pause_briefly() {
@@ -93,6 +95,7 @@ struct ThreadPool::State {
   std::condition_variable wake, use;  // wake: a loop has opened; use: more workers are used
   std::atomic<int> n_sleeping{0};     // workers that wait for `wake`
   std::atomic<int> n_used{1};         // workers beyond these wait for `use`
+  std::atomic<bool> caller_is_pinned{false};
   std::atomic<bool> stopping{false};
   std::vector<std::jthread> workers;
 
@@ -182,7 +185,7 @@ struct ThreadPool::State {
   void close_and_await() {
     gate.fetch_sub(kOpen, std::memory_order_acq_rel);
     for (int spin = 0; (gate.load(std::memory_order_acquire) & kInside) != 0; ++spin) {
-      if (spin < kSpinsBeforeYield) {
+      if (spin < kSpinsBeforeYield || caller_is_pinned.load(std::memory_order_relaxed)) {
         pause_briefly();
       } else {
         std::this_thread::yield();
@@ -243,7 +246,9 @@ int ThreadPool::n_used() const {
 }
 
 void ThreadPool::pin_caller() const {
-  if (is_pinned()) pin(::pthread_self(), state_->pins.front());
+  if (!is_pinned()) return;
+  pin(::pthread_self(), state_->pins.front());
+  state_->caller_is_pinned.store(true, std::memory_order_relaxed);
 }
 
 void ThreadPool::parallel_for(std::size_t n, const std::function<void(std::size_t, int)>& body) {

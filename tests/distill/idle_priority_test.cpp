@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "kernels/thread_pool.h"
-#include "tests/distill/core_time.h"
+#include "tests/common/core_time.h"
 
 namespace slip {
 namespace {

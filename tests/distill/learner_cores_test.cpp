@@ -12,7 +12,7 @@
 
 #include "distill/idle_priority.h"
 #include "engine/core_sharing.h"
-#include "tests/distill/core_time.h"
+#include "tests/common/core_time.h"
 
 namespace slip {
 namespace {

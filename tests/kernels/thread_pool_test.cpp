@@ -13,6 +13,9 @@
 #include <thread>
 #include <vector>
 
+#include "common/thread_priority.h"
+#include "tests/common/core_time.h"
+
 namespace slip::kernels {
 namespace {
 
@@ -268,6 +271,55 @@ TEST(ThreadPoolPins, NobodyIsPinnedWhenThereAreMoreThreadsThanCpusOrNobodyAsked)
     pool->pin_caller();
     EXPECT_EQ(own_cpus(), mine);
   }
+}
+
+// The CPU time that an idle thread on the caller's CPU gets while the caller waits 100 times 2 ms for a worker on
+// another CPU, in µs.
+std::int64_t idle_threads_time_us(bool pinned) {
+  constexpr int kLoops = 100;
+  constexpr std::int64_t kWorkUs = 2000;
+  std::int64_t used_us = 0;
+  std::thread([&] {  // may be pinned without harm to the tests that follow
+    const std::vector<AllowedCpu> allowed = allowed_cpus();
+    ThreadPool pool(2, Pinning::kOwnCpus);
+    pinned ? pool.pin_caller() : testing::keep_caller_to(allowed.front().cpu);
+    std::atomic<bool> done{false};
+    std::thread idle([&] {
+      set_idle_priority();
+      while (!done.load(std::memory_order_relaxed)) {
+      }
+    });
+    const std::int64_t before_us = testing::thread_time_us(idle.native_handle());
+    for (int loop = 0; loop < kLoops; ++loop) {
+      std::atomic<bool> arrived{false};
+      pool.parallel_for(2, [&](std::size_t, int worker) {
+        if (worker == 0) {
+          while (!arrived.load(std::memory_order_relaxed)) {
+          }
+          return;
+        }
+        arrived = true;
+        const std::int64_t end_us = cpu_time_us() + kWorkUs;
+        while (cpu_time_us() < end_us) {
+        }
+      });
+    }
+    used_us = testing::thread_time_us(idle.native_handle()) - before_us;
+    done = true;
+    idle.join();
+  })
+      .join();
+  return used_us;
+}
+
+TEST(ThreadPoolPins, APinnedCallerThatWaitsKeepsItsCpu) {
+  if (allowed_cpus().size() < 2) GTEST_SKIP() << "needs two CPUs";
+  EXPECT_LT(idle_threads_time_us(/*pinned=*/true), 40'000);
+}
+
+TEST(ThreadPoolPins, NegativeACallerThatIsNotPinnedYields) {
+  if (allowed_cpus().size() < 2) GTEST_SKIP() << "needs two CPUs";
+  EXPECT_GT(idle_threads_time_us(/*pinned=*/false), 60'000);
 }
 
 TEST(ThreadPool, EndsWhileWorkersSpinOrSleep) {
