@@ -111,6 +111,7 @@ TEST_F(SimulateCommand, WhatDoesNotFitTogetherIsRefusedWithTheOption) {
   EXPECT_THAT(refused({"--rate", "1", "--topics", "=0.5"}), HasSubstr("--topics"));
   EXPECT_THAT(refused({"--rate", "1", "--arms", "k17"}), HasSubstr("'k17'"));
   EXPECT_THAT(refused({"--rate", "nan"}), HasSubstr("--rate"));
+  EXPECT_THAT(refused({"--rate", "1", "--seed", "18446744073709551616"}), HasSubstr("--seed"));
   std::string many = "t0=0.5";
   for (int i = 1; i < 64; ++i) many += ",t" + std::to_string(i) + "=0.5";
   EXPECT_THAT(refused({"--rate", "1", "--topics", many}), HasSubstr("more than 63"));
@@ -123,6 +124,7 @@ TEST_F(SimulateCommand, WhatDoesNotFitTogetherIsRefusedWithTheOption) {
   EXPECT_THAT(refused({"--rate", "1", "--ledger", path("absent.db")}), HasSubstr("absent.db"));
   EXPECT_THAT(refusal({"simulate", "--profile", path("absent.json"), "--rate", "1"}), HasSubstr("absent.json"));
   EXPECT_THAT(refusal({"profile", "--target", kTarget, "--bandwidth", "3"}), HasSubstr("go together"));
+  EXPECT_THAT(refusal({"profile", "--target", kTarget, "--threads", "100000"}), HasSubstr("--threads"));
   const std::string other = folder_.write("config.json", "{\"model\": 1}").string();
   EXPECT_THAT(refusal({"profile", "--target", kTarget, "--bandwidth", "3", "--tflops", "1", "--out", other}),
               HasSubstr("config.json is there already and is no profile"));

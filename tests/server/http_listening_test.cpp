@@ -34,7 +34,7 @@ TEST_F(HttpServerTest, BusyConnectionsAreCappedButForProbes) {
   engine_.request(0);  // two workers may turn two chats into requests in either order
   second.send(post(kChat));
   engine_.request(1);
-  for (const char* path : {"/healthz", "/readyz", "/metrics"}) {
+  for (const char* path : {"/healthz", "/readyz", "/metrics", "/healthz/"}) {
     const auto probe = ask(get(path));
     EXPECT_EQ(probe.status, 200) << path;
     EXPECT_EQ(probe.headers.at("connection"), "close") << path;

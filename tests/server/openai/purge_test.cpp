@@ -63,6 +63,13 @@ TEST_F(DeleteRequestTest, WhatWasKeptIsRemovedForTheKeyThatSentIt) {
   EXPECT_FALSE(orders_[0].before_us);
 }
 
+TEST_F(DeleteRequestTest, ATrailingSlashIsTheSameRoute) {
+  serve_purges();
+  EXPECT_EQ(remove("order-66/").status, 204);
+  ASSERT_EQ(orders_.size(), 1U);
+  EXPECT_EQ(orders_[0].request, "order-66");
+}
+
 TEST_F(DeleteRequestTest, NothingKeptIsNotFound) {
   result_ = {};
   serve_purges();

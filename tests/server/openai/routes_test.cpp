@@ -237,6 +237,9 @@ TEST_F(RoutesTest, SeveralKeysMetricsAreForOperators) {
   EXPECT_EQ(refused.status, 403);
   EXPECT_EQ(error_of(refused)["code"], "operator_only");
   EXPECT_NE(metrics_for("operators-key").body.find("accepted_tokens_total{draft=\"sql\""), std::string::npos);
+  for (const char* path : {"/metrics", "/metrics/", "/metrics?x=1", "http://a/metrics"}) {
+    EXPECT_EQ(ask(get(path, "Authorization: Bearer first-key-of-two\r\n")).status, 403) << path;
+  }
   EXPECT_EQ(ask("HEAD /metrics HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer first-key-of-two\r\n\r\n").status, 403);
   service_->set_expose_acceptance(ExposeAcceptance::kOwn);
   EXPECT_EQ(metrics_for("first-key-of-two").status, 403) << "/metrics has no figures by key";

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+
 #include "common/error.h"
 
 namespace slip {
@@ -48,6 +51,23 @@ TEST(TokenizeCall, RefusesByName) {
   EXPECT_EQ(param_of(R"({"prompt":"x","echo":true})"), "echo");
   EXPECT_EQ(param_of(R"({"messages":[]})"), "messages");
   EXPECT_EQ(param_of(R"([])"), "");
+}
+
+// Each value takes memory while the body is read.
+TEST(DetokenizeCall, AMillionValuesAreTheBound) {
+  std::string ids = "[0";
+  for (int i = 1; i < 1'100'000; ++i) ids += ",0";
+  ids += "]";
+  for (const auto& [body, detokenize] :
+       {std::pair(R"({"tokens":)" + ids + "}", true), std::pair(R"({"prompt":"x","messages":)" + ids + "}", false)}) {
+    try {
+      detokenize ? void(parse_detokenize(body)) : void(parse_tokenize(body));
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      EXPECT_NE(error.message().find("too many values"), std::string::npos) << error.message();
+    }
+  }
 }
 
 TEST(DetokenizeCall, TakesIdsOfExactType) {
