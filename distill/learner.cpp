@@ -61,6 +61,7 @@ struct Learner::State {
         calls([this] { intake.wake(); }) {}
 
   void run();
+  void begin();
   void learn();
   bool work_once();
   bool begin_unit(LearningUnit unit);
@@ -113,16 +114,21 @@ void Learner::State::run() {
   if (options.at_idle_priority) run_behind_serving(options.placement);
   calls.begin();
   try {
-    loop.emplace(LearningLoopSetting{options, topics, live_drafts, base, store, intake, earlier, governor, decisions,
-                                     [this] { return in_unit(); }});
     learn();
-    loop->save();
-    report(monotonic_us());
+    if (loop) {
+      loop->save();
+      report(monotonic_us());
+    }
   } catch (const std::exception& error) {
     failing.store(true, std::memory_order_relaxed);
     log_parts(LogLevel::kError, {"learning has ended, serving goes on: ", error.what()});
   }
   calls.end();
+}
+
+void Learner::State::begin() {
+  loop.emplace(LearningLoopSetting{options, topics, live_drafts, base, store, intake, earlier, governor, decisions,
+                                   [this] { return in_unit(); }});
 }
 
 void Learner::State::forget(const PurgeScope& scope) {
@@ -134,6 +140,7 @@ void Learner::State::forget(const PurgeScope& scope) {
 void Learner::State::learn() {
   while (!stopping.load(std::memory_order_acquire)) {
     try {
+      if (!loop) begin();
       calls.serve();
       take_in();
       keep_house();

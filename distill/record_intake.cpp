@@ -86,10 +86,11 @@ void RecordIntake::run() {
 
 void RecordIntake::take_in() {
   const std::uint64_t before = taken_;
-  taken_ += inbox_.take_all(events_);
+  inbox_.take_all(events_);
   while (!events_.empty()) {
     Event event = std::move(events_.front());  // removed first, so that a bad_alloc does not meet it again
     events_.pop_front();
+    ++taken_;
     auto* begun = std::get_if<ObservedRequest>(&event);
     if (begun != nullptr && !is_purged(*begun)) assembler_.begin(std::move(*begun));
     if (const auto* seen = std::get_if<Observation>(&event)) assembler_.record(*seen);
