@@ -7,8 +7,7 @@ neither the build nor CI installs. Exit 0 when there is no finding; more argumen
     python tests/http/schemathesis_run.py build/slipstream checkpoints/demo/target checkpoints/demo/draft --seed 1
 
 Bad requests are made from the document as it is; good ones from one that is narrowed by what it cannot say: the
-context of the model that is served, which schemas can be answered in, that best_of equals n. No request has 1.0 for an
-integer: JSON Schema calls that one, this API does not.
+context of the model that is served, which schemas can be answered in, which tiers there are, that best_of equals n.
 """
 import json
 import os
@@ -28,20 +27,16 @@ TOKEN_ID = r"^(0|[1-9][0-9]{0,2}|[1-7][0-9]{3}|80[0-9]{2}|81[0-8][0-9]|819[01])$
 HOOKS = """
 import schemathesis
 
-def whole(value):
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {key: whole(inner) for key, inner in value.items()}
-    return [whole(inner) for inner in value] if isinstance(value, list) else value
-
 @schemathesis.hook
 def map_body(context, body):
-    body = whole(body)
     if not isinstance(body, dict):
         return body
-    if "prompt" in body and isinstance(body.get("best_of"), int):
+    if "prompt" in body and body.get("best_of") is not None:
         body["best_of"] = body.get("n") or 1
+    if body.get("max_tokens") is not None:  # both must be equal, which the document cannot say
+        body.pop("max_completion_tokens", None)
+    if isinstance(body.get("metadata"), dict):  # the header may name another topic
+        body["metadata"].pop("topic", None)
     return body
 """
 SCHEMAS = [
@@ -72,14 +67,19 @@ def narrow(document):
         properties["min_tokens"]["maximum"] = 1
         schemas[name]["required"].append("max_tokens")
     schemas["TextPart"]["properties"]["text"]["maxLength"] = MAX_CHARACTERS // 8
-    content = schemas["Message"]["properties"]["content"]
+    content = schemas["TextContent"]
     content["anyOf"][0]["maxLength"] = MAX_CHARACTERS // 4
     content["anyOf"][1]["maxItems"] = 2
     schemas["ChatRequest"]["properties"]["messages"]["maxItems"] = 3
     prompt = schemas["CompletionRequest"]["properties"]["prompt"]
     prompt["maxLength"] = MAX_CHARACTERS
     for several in (prompt["anyOf"][1], prompt["anyOf"][3]):
-        several["maxItems"] = 4  # times n of at most 16
+        several["maxItems"] = 4  # times n, at most 128
+    for name in ("ChatRequest", "CompletionRequest"):
+        schemas[name]["properties"]["n"]["maximum"] = 32
+        schemas[name]["properties"]["slo"] = {"type": "null"}  # the header must not name another speed
+        schemas[name]["properties"]["service_tier"] = {"enum": ["auto", "default", None]}  # no tier is configured
+    document["components"]["parameters"]["Slo"]["schema"] = {"enum": ["tpot=40", "ttft=500, e2e=4000"]}
     schemas["ResponseFormat"]["oneOf"][1]["properties"]["json_schema"]["properties"]["schema"] = {"enum": SCHEMAS}
 
 

@@ -3,10 +3,12 @@
 #include "server/openai/openapi.h"
 
 #include <algorithm>
+#include <regex>
 #include <set>
 
 #include "checkpoints/strict_json.h"
 #include "server/openai/routes.h"
+#include "server/openai/slo_tier.h"
 #include "tests/server/http_fixture.h"
 
 namespace slip {
@@ -74,6 +76,20 @@ TEST(OpenApi, RangesAreTheCodes) {
                                                             : json(field["maximum"].get<double>() + 0.001);
     EXPECT_FALSE(taken(above)) << name;
     EXPECT_TRUE(taken(nullptr)) << name;
+  }
+}
+
+TEST(OpenApi, ThePatternOfTheSloHeaderIsTheCodes) {
+  const json& header = document().at("components").at("parameters").at("Slo").at("schema");
+  const std::regex pattern(header.at("pattern").get<std::string>(), std::regex::ECMAScript);
+  for (const char* taken : {"tpot=40", "tpot=40, ttft=500", "e2e=0.001,tpot=3600000", " ttft = 7.5 "}) {
+    EXPECT_TRUE(parse_slo(taken)) << taken;
+    EXPECT_TRUE(std::regex_match(taken, pattern)) << taken;
+  }
+  for (const char* refused :
+       {"", "tpot", "tpot=", "40", "tpot=-1", "tpot=1;ttft=2", "tpot=nan", "tpot=1,", "speed=4"}) {
+    EXPECT_FALSE(parse_slo(refused)) << refused;
+    EXPECT_FALSE(std::regex_match(refused, pattern)) << refused;
   }
 }
 
