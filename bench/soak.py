@@ -159,6 +159,17 @@ def run(options, folder):
             "counts": [{"kind": kind, "outcome": outcome, "n": n} for (kind, outcome), n in sorted(shared.counts.items())]}
 
 
+def fault_of(result, most):
+    """Why the run counts as failed; None: it does not. Pure."""
+    if result["ended"] is not None:
+        return f"the service ended: {result['ended']}"
+    if result["failures"]:
+        return f"{result['failures']} requests were not answered as they should be"
+    if result["ratio"] > most:
+        return f"memory grew to {result['ratio']:.2f} times the reference, beyond {most}"
+    return None
+
+
 def print_table(result, options):
     print(f"RSS {result['reference_mib']:.0f} MiB after {options.reference_s:.0f} s, {result['last_mib']:.0f} MiB at the end "
           f"({result['ratio']:.2f} x), {result['most_mib']:.0f} at most")
@@ -207,8 +218,9 @@ def main():
         print_table(result, options)
         if options.json:
             pathlib.Path(options.json).write_text(json.dumps(result, indent=1))
-    if result["ended"] is not None or result["failures"] or result["ratio"] > options.most:
-        sys.exit("soak: the service ended, a request failed, or memory grew")
+    fault = fault_of(result, options.most)
+    if fault:
+        sys.exit(f"soak: {fault}")
 
 
 if __name__ == "__main__":

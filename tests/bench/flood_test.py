@@ -18,6 +18,10 @@ class Figures(unittest.TestCase):
         self.assertEqual(found["chats"]["schemas"], {"n": 100, "p50_ms": 102, "p99_ms": 200, "p99_ratio": 2, "n_flood_answers": 7})
         self.assertEqual(found["memory"]["growth_over_budget"], 1)
 
+    def test_memory_beyond_the_budget_and_a_fifth_is_a_fault(self):
+        self.assertIsNone(flood.fault_of({"memory": {"growth_over_budget": 1.2}}))
+        self.assertIn("1.21", flood.fault_of({"memory": {"growth_over_budget": 1.21}}))
+
     def test_every_schema_is_new(self):
         bodies = {flood.request_of("schemas", number, "")[1] for number in range(1, 50)}
         self.assertEqual(len(bodies), 49)
