@@ -11,8 +11,8 @@ std::size_t refill_past_answers(const ReplayBuffer& replay, const TopicTable& to
   std::size_t n = 0;
   for (std::uint32_t i = 0; i < topics.size(); ++i) {
     const TopicId topic{i};
-    for (const ReplayRecord& record : replay.newest(topics[topic].name, kMostRecords)) {
-      if (record.sampled || record.expires_us <= now_us || !fits_vocabulary(record, vocab_size)) continue;
+    for (const ReplayRecord& record : replay.newest_of_clients(topics[topic].name, kMostRecords)) {
+      if (record.expires_us <= now_us || !fits_vocabulary(record, vocab_size)) continue;
       const auto answer = std::span(record.tokens).subspan(static_cast<std::size_t>(record.prompt_tokens));
       past_answers.of(record.tenant, topic)->add(answer);
       ++n;

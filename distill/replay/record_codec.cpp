@@ -283,7 +283,7 @@ std::optional<ReplayRecord> decode_record(std::span<const std::byte> frame) {
   record.expires_us = header->expires_us;
   record.sequence = header->sequence;
   record.processed_logits = (header->flags & FrameHeader::kProcessedLogits) != 0;
-  record.sampled = (header->flags & FrameHeader::kSampled) != 0;
+  record.sampled = header->sampled();
   ByteReader in(frame.subspan(FrameHeader::kBytes, header->frame_bytes - FrameHeader::kBytes));
   record.topic = in.short_text();
   if (header->format >= kFormatWithName) in.number<std::uint64_t>();

@@ -54,6 +54,7 @@ struct FrameHeader {
   std::size_t frame_bytes = 0;  // header and payload
 
   bool tombstone() const { return (flags & kTombstone) != 0; }
+  bool sampled() const { return (flags & kSampled) != 0; }
   // Whether sequence, ordinal and topic have values that the replay buffer writes. It skips other frames, even with a
   // correct CRC.
   bool plausible() const;

@@ -126,6 +126,7 @@ void ReplayBuffer::State::add(const FrameHeader& header, const FramePlace& place
   entry.request = header.request;
   entry.expires_us = header.expires_us;
   entry.heldout = slip::heldout(header.group, options.heldout_share);
+  entry.sampled = header.sampled();
   entry.segment = place.segment;
   entry.offset = place.offset;
   entry.bytes = place.bytes;
@@ -261,8 +262,8 @@ bool ReplayBuffer::holds_out(std::uint64_t group) const {
   return slip::heldout(group, state_->options.heldout_share);
 }
 
-std::vector<ReplayRecord> ReplayBuffer::newest(const std::string& topic, std::size_t limit) const {
-  return state_->newest(topic, limit, [](const ReplayEntry&) { return true; });
+std::vector<ReplayRecord> ReplayBuffer::newest_of_clients(const std::string& topic, std::size_t limit) const {
+  return state_->newest(topic, limit, [](const ReplayEntry& entry) { return !entry.sampled; });
 }
 
 std::vector<ReplayRecord> ReplayBuffer::heldout(const std::string& topic, std::size_t limit,

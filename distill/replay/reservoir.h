@@ -19,7 +19,7 @@ struct ReplayEntry {
   std::uint64_t ordinal = 0;  // rises within its topic
   RequestId request;
   std::int64_t expires_us = 0;
-  bool heldout = false;
+  bool heldout = false, sampled = false;
   std::uint64_t segment = 0, offset = 0, bytes = 0;
 };
 

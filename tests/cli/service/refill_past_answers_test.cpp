@@ -16,12 +16,13 @@ constexpr std::int64_t kNow = 1'000'000'000;
 class RefillPastAnswersTest : public ::testing::Test {
  protected:
   void append(std::uint64_t tenant, const std::string& topic, const std::vector<std::int32_t>& answer,
-              std::int64_t expires_us = kNow + 1) {
+              std::int64_t expires_us = kNow + 1, bool sampled = false) {
     ReplayRecord record = testing::make_record(++n_records_, topic, 3, static_cast<int>(answer.size()), kVocab);
     record.tenant = TenantId{tenant};
     std::copy(answer.begin(), answer.end(), record.tokens.begin() + 3);
     record.created_us = 1;
     record.expires_us = expires_us;
+    record.sampled = sampled;
     replay_.append(record);
   }
   std::size_t refill() { return refill_past_answers(replay_, topics_, kVocab, kNow, past_answers_); }
@@ -46,6 +47,14 @@ TEST_F(RefillPastAnswersTest, ARestartForgetsNoAnswer) {
   EXPECT_EQ(guess(2, "sql"), 20) << "each key has its own";
   EXPECT_EQ(guess(1, "code"), 30);
   EXPECT_LT(guess(2, "code"), 0);
+}
+
+// Three further answers are sampled to many prompts: they used to take three quarters of the 512 places.
+TEST_F(RefillPastAnswersTest, SampledAnswersTakeNoPlace) {
+  append(1, "sql", {7, 8, 9, 10});
+  for (int i = 0; i < 512; ++i) append(1, "sql", {7, 8, 9, 20}, kNow + 1, /*sampled=*/true);
+  EXPECT_EQ(refill(), 1U);
+  EXPECT_EQ(guess(1, "sql"), 10);
 }
 
 TEST_F(RefillPastAnswersTest, WhatExpiredOrIsOfAnotherVocabularyIsNotGuessed) {
