@@ -138,6 +138,14 @@ Sheet LedgerReader::view(const std::string& name, int limit) const {
   return sheet;
 }
 
+std::vector<std::string> LedgerReader::topic_names(int limit) const {
+  Statement statement(database_, "SELECT DISTINCT topic FROM main.requests ORDER BY topic LIMIT ?");
+  statement.bind_all(limit);
+  std::vector<std::string> names;
+  while (statement.step()) names.push_back(statement.text(0));
+  return names;
+}
+
 std::vector<TopicFigures> topic_figures(const LedgerReader& ledger) {
   const Sheet sheet = ledger.view("topics");
   std::vector<TopicFigures> topics;

@@ -30,6 +30,8 @@ class LedgerReader {
   LedgerReader(const std::filesystem::path& file, const ReportScope& scope);
   Sheet view(const std::string& name, int limit = -1) const;
   std::int64_t bucket_us() const { return bucket_us_; }
+  // The first `limit` topics of all requests, whatever the scope, by name.
+  std::vector<std::string> topic_names(int limit) const;
 
  private:
   Database database_;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -250,12 +251,25 @@ std::string body(const LedgerReader& ledger, const ReportQuery& query) {
   return requests_table(ledger, query);
 }
 
+// A mistyped topic is one reason why there is nothing.
+std::string nothing_to_show(const LedgerReader& ledger, const ReportQuery& query) {
+  const auto topics = ledger.topic_names(16);
+  if (query.topic.empty() || topics.empty()) {
+    return "No requests in this period yet: send some to `slipstream serve`, or ask for a longer --since.\n";
+  }
+  std::string names;
+  for (const std::string& topic : topics) names += (names.empty() ? "" : ", ") + printable(topic);
+  const bool known = std::find(topics.begin(), topics.end(), query.topic) != topics.end();
+  return "No requests of topic " + printable(query.topic) +
+         " in this period: " + (known ? "ask for a longer --since.\n" : "the ledger has requests of " + names + ".\n");
+}
+
 }  // namespace
 
 std::string report_table(const LedgerReader& ledger, const ReportQuery& query) {
   const bool empty = ledger.view("recent_requests", 1).rows.empty() && ledger.view("drafts", 1).rows.empty() &&
                      ledger.view("learning_topics", 1).rows.empty();
-  if (empty) return "No requests in this period yet: send some to `slipstream serve`, or ask for a longer --since.\n";
+  if (empty) return nothing_to_show(ledger, query);
   const std::string text = body(ledger, query);
   const bool learned = query.kind != ReportKind::kLearning || !ledger.view("learning_topics", 1).rows.empty();
   return learned ? text + footnotes(query) : text;

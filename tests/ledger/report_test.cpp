@@ -22,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 class ReportTest : public ::testing::Test {
  protected:
@@ -82,6 +83,12 @@ TEST_F(ReportTest, TableShowsTheGainOverTheBaseDraftAndTheDefinitions) {
   EXPECT_THAT(text, HasSubstr("never accepted / proposed"));
   EXPECT_THAT(text, HasSubstr("▲3 ✕1"));
   EXPECT_THAT(text, Not(HasSubstr("\033")));
+}
+
+TEST_F(ReportTest, AMistypedTopicIsSaidWithTheTopicsThereAre) {
+  tell_story();
+  EXPECT_THAT(report(ReportKind::kTopics, ReportFormat::kTable, "sqll"),
+              StartsWith("No requests of topic sqll in this period: the ledger has requests of code, "));
 }
 
 TEST_F(ReportTest, EveryTableHasItsStory) {
