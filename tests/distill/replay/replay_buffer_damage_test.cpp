@@ -206,10 +206,7 @@ TEST(ReplayBuffer, ARecordThatRotsWhileRunningIsDroppedNotReturned) {
   const ReplayOptions options = options_in(folder);
   ReplayBuffer buffer(options);
   for (std::uint64_t id = 1; id <= 3; ++id) buffer.append(make_record(id, "sql"));
-  std::fstream file(options.folder / "segment-0000000001.replay", std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(300);
-  file.put('!');
-  file.close();
+  testing::invert_byte(options.folder / "segment-0000000001.replay", 300);
   EXPECT_EQ(ids_in(buffer), (std::set<std::uint64_t>{2, 3}));
   EXPECT_EQ(buffer.records("sql"), 2U);
   EXPECT_EQ(buffer.stats().dropped, 1U);

@@ -102,12 +102,7 @@ TEST(ReplayBuffer, APurgeTakesDamagedBytesWithIt) {
     ReplayBuffer buffer(options);
     for (std::uint64_t id = 1; id <= 60; ++id) buffer.append(make_record(id, "sql"));
   }
-  const auto path = segment_path(options.folder, 1);
-  {
-    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(kSegmentHeaderBytes + 5);  // the CRC of the first record
-    file.put('x');
-  }
+  testing::invert_byte(segment_path(options.folder, 1), kSegmentHeaderBytes + 5);  // of the first record's CRC
   ReplayBuffer buffer(options);
   ASSERT_FALSE(ids_in(buffer).contains(1));
   ASSERT_TRUE(on_disk(options.folder, make_record(1, "sql")));
