@@ -25,8 +25,8 @@ namespace {
 constexpr std::chrono::microseconds kSpinTime{1000};
 constexpr int kSpinsPerLook = 64;  // at the clock
 // After this many spins, a caller that is not pinned yields: the awaited worker may need this core. A pinned caller
-// keeps its core, which no worker can use: Linux would give it to a niced or idle thread until the next tick, up to 4
-// ms.
+// keeps its core, which no worker can use: Linux would give it to a niced or idle thread until the next tick, for
+// milliseconds.
 constexpr int kSpinsBeforeYield = 2000;
 
 void pause_briefly() {

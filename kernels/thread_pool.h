@@ -43,8 +43,8 @@ class ThreadPool {
   // their CPUs are free for other threads. Costs nothing when `n` is unchanged. A loop that runs is not affected.
   void use_threads(int n);
   int n_used() const;
-  // Pins the calling thread to worker 0's CPU if the pool is pinned. The constructor does not do this: threads inherit
-  // their creator's CPUs, so only a thread that starts no others may be pinned.
+  // Pins the calling thread to worker 0's CPU if the pool is pinned; it then keeps that CPU while it waits for workers.
+  // Only for a thread that starts no others, which inherit its CPUs; so the constructor does not do it.
   void pin_caller() const;
   // Calls body(index, worker) once for every index in [0, n), worker in [0, n_threads). Returns when all are done.
   void parallel_for(std::size_t n, const std::function<void(std::size_t index, int worker)>& body);

@@ -65,6 +65,9 @@ def narrow(document):
             if field in properties:
                 properties[field] = {"type": "integer", "minimum": 1, "maximum": MAX_TOKENS}
         properties["min_tokens"]["maximum"] = 1
+        properties["n"]["maximum"] = 32
+        properties["slo"] = {"type": "null"}  # the header must not name another speed
+        properties["service_tier"] = {"enum": ["auto", "default", None]}  # no tier is configured
         schemas[name]["required"].append("max_tokens")
     schemas["TextPart"]["properties"]["text"]["maxLength"] = MAX_CHARACTERS // 8
     content = schemas["TextContent"]
@@ -75,10 +78,6 @@ def narrow(document):
     prompt["maxLength"] = MAX_CHARACTERS
     for several in (prompt["anyOf"][1], prompt["anyOf"][3]):
         several["maxItems"] = 4  # times n, at most 128
-    for name in ("ChatRequest", "CompletionRequest"):
-        schemas[name]["properties"]["n"]["maximum"] = 32
-        schemas[name]["properties"]["slo"] = {"type": "null"}  # the header must not name another speed
-        schemas[name]["properties"]["service_tier"] = {"enum": ["auto", "default", None]}  # no tier is configured
     document["components"]["parameters"]["Slo"]["schema"] = {"enum": ["tpot=40", "ttft=500, e2e=4000"]}
     schemas["ResponseFormat"]["oneOf"][1]["properties"]["json_schema"]["properties"]["schema"] = {"enum": SCHEMAS}
 

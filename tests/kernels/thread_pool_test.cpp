@@ -109,9 +109,7 @@ TEST(ThreadPool, WorkersAreThreadsOfTheirOwnAndTheCallerTakesPart) {
 
 // The CPU time that the calling thread has used, in µs.
 std::int64_t cpu_time_us() {
-  timespec used{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  return used.tv_sec * 1'000'000 + used.tv_nsec / 1000;
+  return testing::clock_us(CLOCK_THREAD_CPUTIME_ID);
 }
 
 // The workers that took part in a loop which every worker in use has to enter.
@@ -198,13 +196,8 @@ std::int64_t second_workers_time_us(int n_used) {
     ++arrived;
     while (arrived < 2) std::this_thread::yield();
   });
-  const auto time_us = [&] {
-    timespec used{};
-    ::clock_gettime(clock, &used);
-    return used.tv_sec * 1'000'000 + used.tv_nsec / 1000;
-  };
   pool.use_threads(n_used);
-  const std::int64_t before_us = time_us();
+  const std::int64_t before_us = testing::clock_us(clock);
   const std::int64_t end_us = cpu_time_us() + 200'000;
   while (cpu_time_us() < end_us) {
     const std::int64_t next_us = cpu_time_us() + 20;
@@ -212,7 +205,7 @@ std::int64_t second_workers_time_us(int n_used) {
     while (cpu_time_us() < next_us) {
     }
   }
-  return time_us() - before_us;
+  return testing::clock_us(clock) - before_us;
 }
 
 TEST(ThreadPoolUse, AnUnusedWorkerSleeps) {

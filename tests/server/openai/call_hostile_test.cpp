@@ -5,27 +5,20 @@
 
 #include <string>
 
-#include "common/error.h"
 #include "server/http/reply.h"
-#include "server/openai/call.h"
+#include "tests/server/openai/call_fixture.h"
 
 namespace slip {
 namespace {
 
 using ::testing::HasSubstr, ::testing::Not;
-
-const std::string kMessages = R"("messages":[{"role":"user","content":"hi"}])";
+using testing::kMessages;
 
 Error fault_of(const std::string& body) {
-  try {
-    parse_request(Endpoint::kChat, body, {});
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "accepted: " << body.substr(0, 60);
-  return Error(ErrorCode::kInternal, "accepted");
+  return testing::fault_of_body(Endpoint::kChat, body);
 }
 
+// S6: what a parser must survive.
 TEST(HostileCall, MalformedJsonIsRefused) {
   const std::string deep(100'000, '[');
   const std::string cases[] = {

@@ -9,24 +9,16 @@
 
 #include "common/error.h"
 #include "server/http/reply.h"
+#include "tests/server/openai/call_fixture.h"
 
 namespace slip {
 namespace {
 
-const std::string kMessages = R"("messages":[{"role":"user","content":"hi"}])";
+using testing::fault_of_body;
+using testing::kMessages;
 
 CompletionCall chat(const std::string& fields, const CallHeaders& headers = {}) {
   return parse_request(Endpoint::kChat, "{" + kMessages + (fields.empty() ? "" : "," + fields) + "}", headers);
-}
-
-Error fault_of_body(Endpoint endpoint, const std::string& body) {
-  try {
-    parse_request(endpoint, body, {});
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "accepted: " << body;
-  return Error(ErrorCode::kInternal, "accepted");
 }
 
 // vLLM's clients say -1 for "all tokens".
@@ -412,6 +404,5 @@ TEST(Call, ChoicesAreBoundedAndNeverRanked) {
   EXPECT_EQ(fault(R"("prompt":["a","b","c"],"n":43)"), "n");
 }
 
-// S6: what a parser must survive.
 }  // namespace
 }  // namespace slip
