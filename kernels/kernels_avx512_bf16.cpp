@@ -17,7 +17,7 @@ struct DotPairStep {
     __m512bh w[kBlocks];
 #pragma GCC unroll 8
     for (int b = 0; b < kBlocks; ++b) w[b] = load_unaligned<__m512bh>(weight + b * kWeightGroupBytes);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       const auto pair = (__m512bh)_mm512_set1_epi32(load_unaligned<int>(x + r * x_stride));
 #pragma GCC unroll 8
@@ -29,8 +29,8 @@ struct DotPairStep {
 }  // namespace
 
 // Activations are rounded with integer arithmetic, since VCVTNEPS2BF16 would flush subnormal numbers.
-const KernelTable kAvx512Bf16Kernels = {.matmul_bf16 = matmul_tile<DotPairStep>,
-                                        .bf16_tile_rows = kTileRows,
+const KernelTable kAvx512Bf16Kernels = {.matmul_bf16 = matmul_tile<DotPairStep, kLongTileRows>,
+                                        .bf16_tile_rows = kLongTileRows,
                                         .bf16_stretch = kStretch,
                                         .bf16_rows = paired_rows,
                                         .bf16_pair_bytes = DotPairStep::kStepBytes};
