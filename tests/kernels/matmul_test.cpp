@@ -60,7 +60,7 @@ std::string variant_row_counts(const KernelTable& table, const PackedMatrix& wei
     singly.insert(singly.end(), y.begin(), y.end());
   }
   std::string variant;
-  for (const std::size_t n_rows : {1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 32, 33, 34, 48, 49, 64, 256}) {
+  for (const std::size_t n_rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 17, 32, 33, 34, 48, 49, 64, 256}) {
     const auto y = multiply(table, weight, std::span(x).first(n_rows * n_in), pool);
     if (!same_bits(y, std::span(singly).first(y.size()))) variant += std::to_string(n_rows) + " ";
   }
@@ -127,7 +127,7 @@ TEST_P(Matmul, TheBitsDoNotDependOnTheSizeOfTheWeights) {
   const PackedMatrix small(large.weight.data(), Dtype::kFloat32, kFew, kIn, dtype());
   ASSERT_GT(large.packed.bytes(), std::size_t{3} << 20);
   const auto x = random_floats(17 * kIn, 9);
-  for (const std::size_t n_rows : {1, 2, 3, 4, 5, 6, 17}) {
+  for (const std::size_t n_rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 17}) {
     const auto from_memory = multiply(table(), large.packed, std::span(x).first(n_rows * kIn), pool_);
     const auto from_cache = multiply(table(), small, std::span(x).first(n_rows * kIn), pool_);
     for (std::size_t row = 0; row < n_rows; ++row) {
