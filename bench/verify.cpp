@@ -113,12 +113,13 @@ class Step {
       SLIP_CHECK(pages_.back().reserve(kPromptTokens + options.k + 1), "the cache has pages for every sequence");
     }
     for (std::size_t i = 0; i < proposals_.size(); ++i) {
-      tasks_.push_back({.tokens = std::span(tokens_).last(1),
-                        .pages = &pages_[i],
-                        .n_cached = kPromptTokens - 1,
-                        .proposal = &proposals_[i],
-                        .sequence = &refs_[i],
-                        .top_k = sampling_.top_k_observed});
+      ScoreTask& task = tasks_.emplace_back();
+      task.tokens = std::span(tokens_).last(1);
+      task.pages = &pages_[i];
+      task.n_cached = kPromptTokens - 1;
+      task.proposal = &proposals_[i];
+      task.sequence = &refs_[i];
+      task.top_k = sampling_.top_k_observed;
     }
   }
 

@@ -130,7 +130,7 @@ class Passes {
     for (int sequence = 0; sequence < load.sequences; ++sequence) {
       tables.emplace_back(cache_);
       if (!tables.back().reserve(load.context + load.rows)) throw std::runtime_error("too few pages");
-      rows.add({tokens, &tables.back(), load.context, nullptr, wanted});
+      rows.add({{tokens, &tables.back(), load.context}, nullptr, wanted});
     }
     const StepInput input = rows.step();
     const PassShape shape = shape_of(step_.needs(input));

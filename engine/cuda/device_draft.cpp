@@ -128,7 +128,7 @@ DeviceDraft::LoopShape DeviceDraft::put_steps(std::span<const DeviceDraftChain> 
   slices_.clear();
   slot_of_slice_.clear();
   for (const DeviceDraftChain& chain : chains) {
-    slices_.push_back({nullptr, chain.pages, chain.n_cached, chain.tokens, /*wants_logits=*/true});
+    slices_.push_back({chain, /*weights=*/nullptr, /*wants_logits=*/true, {}});
     slot_of_slice_.push_back(static_cast<std::uint16_t>(chain.weight_slot));
   }
   const StepInput input = checked_step();
@@ -155,7 +155,7 @@ StepInput DeviceDraft::later_step(std::span<const DeviceDraftChain> chains, std:
   slot_of_slice_.clear();
   for (const DeviceDraftChain& chain : chains) {
     if (depth >= chain.depth) break;
-    slices_.push_back({nullptr, chain.pages, slots_after(chain, depth - 1), kDrawnLater, /*wants_logits=*/true});
+    slices_.push_back({{kDrawnLater, chain.pages, slots_after(chain, depth - 1)}, /*weights=*/nullptr, true, {}});
     slot_of_slice_.push_back(static_cast<std::uint16_t>(chain.weight_slot));
   }
   return checked_step();

@@ -14,13 +14,11 @@
 
 namespace slip {
 
-// One sequence's part of a draft loop.
-struct DeviceDraftChain {
-  int weight_slot = 0;         // weight slot of its draft
-  PageTable* pages = nullptr;  // of the draft's cache, with room for all tokens to be read
-  std::int32_t n_cached = 0;
-  std::span<const std::int32_t> tokens;  // committed tokens not read yet, at least the last: at positions n_cached …
-  std::int32_t depth = 0;                // tokens to draw
+// One sequence's part of a draft loop: committed tokens that the draft has not read, at least the last, in pages with
+// room for all that are drawn too.
+struct DeviceDraftChain : SequenceSlice {
+  int weight_slot = 0;     // weight slot of its draft
+  std::int32_t depth = 0;  // tokens to draw
   kernels::cuda::Transform transform;
   kernels::cuda::DrawRule rule = kernels::cuda::DrawRule::kBest;
   RandomAddress first;                      // of the first token drawn; depth d uses output_index + d

@@ -186,9 +186,8 @@ void DraftModelProposer::read_behind(DraftRunner& runner, std::span<const DraftT
     if (n <= 0 || can_wait) continue;
     rows -= n;
     if (!of_next && task.rows_read != nullptr) *task.rows_read = n;
-    slices_.push_back({cache->version->weights.get(), &cache->pages, cache->n_cached,
-                       sequence.tokens.subspan(static_cast<std::size_t>(cache->n_cached), static_cast<std::size_t>(n)),
-                       /*wants_logits=*/false});
+    const auto tokens = sequence.tokens.subspan(static_cast<std::size_t>(cache->n_cached), static_cast<std::size_t>(n));
+    slices_.push_back({{tokens, &cache->pages, cache->n_cached}, cache->version->weights.get(), false, {}});
     slice_caches_.push_back(&*cache);
   }
   if (slices_.empty()) return;

@@ -119,11 +119,8 @@ bool DraftRunner::run_pass(std::span<DraftChain> chains) {
     add_sure_guesses(chain);
     const bool is_full = static_cast<std::int32_t>(chain.proposal->size()) >= chain.nodes;
     if (is_full || !chain.goes_on() || chain.count_unread() > kMostUnreadRows) continue;
-    const auto tokens = unread(chain);
-    DraftSlice slice{.weights = chain.version->weights.get(), .pages = chain.pages, .n_cached = *chain.n_cached};
-    slice.tokens = tokens;
-    slice.wants_logits = true;
-    slices_.push_back(slice);
+    const SequenceSlice slice{unread(chain), chain.pages, *chain.n_cached};
+    slices_.push_back({slice, chain.version->weights.get(), /*wants_logits=*/true, {}});
     chain_of_slice_.push_back(&chain);
     is_planned |= chain.stop.rates == nullptr || chain.proposal->size() == 0;
     worth += chain.worth_of_next();
@@ -165,9 +162,8 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
     choose_siblings(logits, chain.width, token, guess.token == token ? rival.token : guess.token,
                     chain.siblings[depth]);
   } else {
-    write_token_path(sequence.tokens, proposal, parent, path_);
     try {
-      transform_logits(logits, *sequence.sampling, sequence.row_context(path_), q_);
+      transform_logits(logits, *sequence.sampling, context_after(sequence, proposal, parent, path_), q_);
     } catch (const Error& error) {  // the draft's logits are not finite: go on without it
       log_warn(describe(*chain.version) + ": " + error.message());
       *chain.broken = true;
@@ -248,14 +244,12 @@ void DraftRunner::add_branch_slices(std::span<DraftChain> chains) {
     while (end < branch_rows_.size() && branch_rows_[end].chain == at) ++end;
     const DraftChain& chain = chains[at];
     const std::size_t n = end - begin;
-    DraftSlice slice{.weights = chain.version->weights.get(), .pages = chain.pages};
-    slice.n_cached = static_cast<std::int32_t>(chain.sequence->tokens.size());
-    slice.tokens = std::span(branch_tokens_).subspan(begin, n);
-    slice.wants_logits = true;
-    slice.positions = std::span(branch_positions_).subspan(begin, n);
-    slice.seen = std::span(branch_seen_).subspan(begin, n);
-    slice.n_ahead = Branches::kFirst + branches_[at].n_read() - static_cast<std::int32_t>(n);
-    slices_.push_back(slice);
+    const SequenceSlice slice{std::span(branch_tokens_).subspan(begin, n), chain.pages,
+                              static_cast<std::int32_t>(chain.sequence->tokens.size())};
+    const std::int32_t n_ahead = Branches::kFirst + branches_[at].n_read() - static_cast<std::int32_t>(n);
+    const BranchPlaces places{std::span(branch_positions_).subspan(begin, n), std::span(branch_seen_).subspan(begin, n),
+                              n_ahead};
+    slices_.push_back({slice, chain.version->weights.get(), /*wants_logits=*/true, places});
     ++chain.proposal->branch_passes;
   }
 }

@@ -10,20 +10,15 @@
 #include "engine/speculative/branches.h"
 #include "engine/speculative/prompt_lookup.h"
 #include "engine/speculative/proposer.h"
+#include "engine/speculative/step_rows.h"
 
 namespace slip {
 
-// Tokens of one sequence to read with one set of weights.
-struct DraftSlice {
+// A slice to read with one set of weights.
+struct DraftSlice : SequenceSlice {
   const ModelWeights* weights = nullptr;
-  PageTable* pages = nullptr;
-  std::int32_t n_cached = 0;
-  std::span<const std::int32_t> tokens;  // at positions n_cached …
-  bool wants_logits = false;             // of the last token
-  // Rows that branch off a proposal instead, as in BranchRows; all of their logits are wanted.
-  std::span<const std::int32_t> positions;
-  std::span<const std::uint64_t> seen;
-  std::int32_t n_ahead = 0;
+  bool wants_logits = false;  // of the last token
+  BranchPlaces branch;        // not empty: its rows branch off a proposal, and all of their logits are wanted
 };
 
 // One sequence's chain while it is drafted, and the siblings of its tokens.

@@ -8,12 +8,12 @@ namespace slip {
 StepInput SliceStep::of(std::span<const DraftSlice> slices) {
   rows_.clear();
   for (const DraftSlice& slice : slices) {
-    if (!slice.seen.empty()) {
-      rows_.add({slice.tokens, slice.positions, slice.seen, slice.pages, slice.n_cached, slice.n_ahead});
+    if (!slice.branch.seen.empty()) {
+      rows_.add(slice, slice.branch);
       continue;
     }
     const auto wanted = slice.wants_logits ? WantedLogits::kFromLast : WantedLogits::kNone;
-    rows_.add({slice.tokens, slice.pages, slice.n_cached, /*proposal=*/nullptr, wanted});
+    rows_.add(SequenceRows{slice, /*proposal=*/nullptr, wanted});
   }
   return rows_.step();
 }

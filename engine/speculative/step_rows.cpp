@@ -42,18 +42,18 @@ std::int32_t StepRows::add(const SequenceRows& rows) {
   return last_wanted;
 }
 
-void StepRows::add(const BranchRows& rows) {
-  tokens_.insert(tokens_.end(), rows.tokens.begin(), rows.tokens.end());
-  positions_.insert(positions_.end(), rows.positions.begin(), rows.positions.end());
+void StepRows::add(const SequenceSlice& slice, const BranchPlaces& places) {
+  tokens_.insert(tokens_.end(), slice.tokens.begin(), slice.tokens.end());
+  positions_.insert(positions_.end(), places.positions.begin(), places.positions.end());
   above_.resize(tokens_.size(), -1);
-  seen_.resize(tokens_.size() - rows.seen.size(), 0);
-  seen_.insert(seen_.end(), rows.seen.begin(), rows.seen.end());
+  seen_.resize(tokens_.size() - places.seen.size(), 0);
+  seen_.insert(seen_.end(), places.seen.begin(), places.seen.end());
   for (std::int32_t row = row_begin_.back(); row < std::ssize(tokens_); ++row) logit_rows_.push_back(row);
   row_begin_.push_back(static_cast<std::int32_t>(tokens_.size()));
   KvView view;
-  view.pages = rows.pages;
-  view.n_cached = rows.n_cached;
-  view.n_ahead = rows.n_ahead;
+  view.pages = slice.pages;
+  view.n_cached = slice.n_cached;
+  view.n_ahead = places.n_ahead;
   kv_.push_back(view);
   branches_ = true;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/speculative/proposal.h"
+#include "engine/speculative/proposer.h"
 
 namespace slip {
 
@@ -23,6 +24,14 @@ inline void write_token_path(std::span<const std::int32_t> committed, const Prop
     out.push_back(proposal.tokens[static_cast<std::size_t>(node)]);
   }
   std::reverse(out.begin() + static_cast<std::ptrdiff_t>(committed.size()), out.end());
+}
+
+// The context of the row after `node`. Writes the tokens into `path` only if a logits processor looks at them.
+inline RowContext context_after(const SequenceRef& sequence, const Proposal& proposal, std::int32_t node,
+                                std::vector<std::int32_t>& path) {
+  path.clear();
+  if (sequence.sampling->processes_logits()) write_token_path(sequence.tokens, proposal, node, path);
+  return sequence.row_context(path);
 }
 
 }  // namespace slip

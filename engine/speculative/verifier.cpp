@@ -44,7 +44,7 @@ void Verifier::score(std::span<const ScoreTask> tasks) {
   rows_.clear();
   first_logit_row_.clear();
   for (const ScoreTask& task : tasks) {
-    first_logit_row_.push_back(rows_.add({task.tokens, task.pages, task.n_cached, task.proposal, wanted_of(task)}));
+    first_logit_row_.push_back(rows_.add(SequenceRows{task, task.proposal, wanted_of(task)}));
   }
   for (EarlyResult& early : early_) {
     early.verified = false;
@@ -139,8 +139,8 @@ void Verifier::accept_proposal(std::size_t index, VerifyResult& result, Scratch&
   const SequenceRef& sequence = *task.sequence;
   // Called lazily: rows behind a rejected token are never transformed.
   const auto p_after = [&](std::int32_t node) -> const Distribution& {
-    write_token_path(sequence.tokens, *task.proposal, node, scratch.path);
-    transform_logits(logits(index, node + 1), *sequence.sampling, sequence.row_context(scratch.path), scratch.p);
+    const RowContext context = context_after(sequence, *task.proposal, node, scratch.path);
+    transform_logits(logits(index, node + 1), *sequence.sampling, context, scratch.p);
     return scratch.p;
   };
   accept(*task.proposal, std::cref(p_after), sequence.rule, sequence.next_address(), result);

@@ -20,10 +20,7 @@ namespace slip {
 struct SequenceRef;
 
 // One sequence's part of a target pass: committed tokens that the target has not read, then a proposal below the last.
-struct ScoreTask {
-  std::span<const std::int32_t> tokens;  // at positions n_cached …
-  PageTable* pages = nullptr;
-  std::int32_t n_cached = 0;
+struct ScoreTask : SequenceSlice {
   const Proposal* proposal = nullptr;  // null: none
   bool wants_logits = true;            // false in the middle of a prompt
   bool wants_all_logits = false;       // of every row, not only from the last token on

@@ -141,8 +141,8 @@ TEST(DeviceDraft, ReadsAheadWithEitherWeightSlot) {
   for (const int weight_slot : {1, 0}) {
     PageTable pages(loop.draft.cache());
     ASSERT_TRUE(pages.reserve(94));
-    loop.draft.read(weight_slot, std::vector<DraftSlice>{{nullptr, &pages, 0, text.first(40)}});
-    loop.draft.read(weight_slot, std::vector<DraftSlice>{{nullptr, &pages, 40, text.subspan(40, 48)}});
+    loop.draft.read(weight_slot, std::vector<DraftSlice>{{{text.first(40), &pages, 0}}});
+    loop.draft.read(weight_slot, std::vector<DraftSlice>{{{text.subspan(40, 48), &pages, 40}}});
     DeviceDraftChain chain;
     chain.weight_slot = weight_slot;
     chain.pages = &pages;

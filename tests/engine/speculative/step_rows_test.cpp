@@ -33,10 +33,10 @@ TEST(StepRows, ChainsOfAllLengthsStandBehindEachOther) {
   const Ints prompt{1, 2, 3}, one{4};
   const Proposal chain = proposal_of({5, 6}, {-1, 0});
   StepRows rows;
-  EXPECT_EQ(rows.add({prompt, nullptr, 10}), 0) << "where it would be";
-  EXPECT_EQ(rows.add({one, nullptr, 20, &chain, WantedLogits::kFromLast}), 0);
-  EXPECT_EQ(rows.add({prompt, nullptr, 30, nullptr, WantedLogits::kAll}), 5) << "two of its own rows come before";
-  EXPECT_EQ(rows.add({prompt, nullptr, 40, nullptr, WantedLogits::kFromLast}), 6);
+  EXPECT_EQ(rows.add({{prompt, nullptr, 10}}), 0) << "where it would be";
+  EXPECT_EQ(rows.add({{one, nullptr, 20}, &chain, WantedLogits::kFromLast}), 0);
+  EXPECT_EQ(rows.add({{prompt, nullptr, 30}, nullptr, WantedLogits::kAll}), 5) << "two of its own rows come before";
+  EXPECT_EQ(rows.add({{prompt, nullptr, 40}, nullptr, WantedLogits::kFromLast}), 6);
   const StepInput input = rows.step();
   EXPECT_EQ(ints(input.tokens), (Ints{1, 2, 3, 4, 5, 6, 1, 2, 3, 1, 2, 3}));
   EXPECT_EQ(ints(input.positions), (Ints{10, 11, 12, 20, 21, 22, 30, 31, 32, 40, 41, 42}));
@@ -52,9 +52,9 @@ TEST(StepRows, ABranchesRowsSeeWhatTheySay) {
   const Ints two{1, 2}, branch{7, 8}, positions{21, 23};
   const std::vector<std::uint64_t> seen{0x10000, 0x20003};
   StepRows rows;
-  rows.add({two, nullptr, 8, nullptr, WantedLogits::kFromLast});
-  rows.add({branch, positions, seen, nullptr, /*n_cached=*/20, /*n_ahead=*/16});
-  rows.add({two, nullptr, 4, nullptr, WantedLogits::kNone});
+  rows.add({{two, nullptr, 8}, nullptr, WantedLogits::kFromLast});
+  rows.add({branch, nullptr, /*n_cached=*/20}, {positions, seen, /*n_ahead=*/16});
+  rows.add({{two, nullptr, 4}, nullptr, WantedLogits::kNone});
   const StepInput input = rows.step();
   EXPECT_EQ(ints(input.positions), (Ints{8, 9, 21, 23, 4, 5}));
   EXPECT_EQ(ints(input.row_begin), (Ints{0, 2, 4, 6}));
@@ -75,8 +75,8 @@ TEST(StepRows, ATreesRowsSeeTheirPath) {
   //    2 3    4
   const Proposal tree = proposal_of({7, 8, 9, 10, 11}, {-1, -1, 0, 0, 1}), chain = proposal_of({5}, {-1});
   StepRows rows;
-  rows.add({two, nullptr, 8, &chain, WantedLogits::kFromLast});
-  EXPECT_EQ(rows.add({two, nullptr, 4, &tree, WantedLogits::kFromLast}), 2);
+  rows.add({{two, nullptr, 8}, &chain, WantedLogits::kFromLast});
+  EXPECT_EQ(rows.add({{two, nullptr, 4}, &tree, WantedLogits::kFromLast}), 2);
   const StepInput input = rows.step();
   EXPECT_EQ(ints(input.positions), (Ints{8, 9, 10, 4, 5, 6, 6, 7, 7, 7}));
   EXPECT_EQ(ints(input.logit_rows), (Ints{1, 2, 4, 5, 6, 7, 8, 9}));
@@ -96,7 +96,7 @@ TEST(StepRows, LongTreesTakeMoreWordsAndTheNextStepNone) {
   const Proposal two_chains = proposal_of(tokens, parents);
   const Ints one{3};
   StepRows rows;
-  rows.add({one, nullptr, 0, &two_chains, WantedLogits::kFromLast});
+  rows.add({{one, nullptr, 0}, &two_chains, WantedLogits::kFromLast});
   const StepInput wide = rows.step();
   ASSERT_EQ(wide.ancestor_words, 2);
   EXPECT_EQ(wide.positions[70], 35);
@@ -105,7 +105,7 @@ TEST(StepRows, LongTreesTakeMoreWordsAndTheNextStepNone) {
   EXPECT_EQ(last.back(), 70);
   EXPECT_EQ(last[1], 2) << "the second child of the root";
   rows.clear();
-  rows.add({one, nullptr, 1, nullptr, WantedLogits::kFromLast});
+  rows.add({{one, nullptr, 1}, nullptr, WantedLogits::kFromLast});
   const StepInput next = rows.step();
   EXPECT_TRUE(next.ancestors.empty());
   EXPECT_EQ(next.ancestor_words, 0);

@@ -48,7 +48,7 @@ TEST(Verifier, EveryRowSeesItsOwnPathAndNothingElse) {
   for (const Proposal* proposal : {static_cast<const Proposal*>(nullptr), &chain, &tree}) {
     pages.emplace_back(worker.cache());
     ASSERT_TRUE(pages.back().reserve(40));
-    tasks.push_back({.tokens = prompt, .proposal = proposal, .wants_logits = proposal != nullptr});
+    tasks.push_back({{prompt}, proposal, /*wants_logits=*/proposal != nullptr});
   }
   for (std::size_t i = 0; i < tasks.size(); ++i) tasks[i].pages = &pages[i];
   verifier.score(tasks);
@@ -63,7 +63,7 @@ TEST(Verifier, EveryRowSeesItsOwnPathAndNothingElse) {
   // Accept 1 → 4 of the tree: their keys move next to the prompt's, and what follows reads the path in order.
   verifier.keep_path(tasks[2], std::vector<std::int32_t>{1, 4});
   const std::vector<std::int32_t> added{12};
-  ScoreTask next{.tokens = added, .pages = &pages[2], .n_cached = 7};
+  const ScoreTask next{{added, &pages[2], /*n_cached=*/7}};
   verifier.score({&next, 1});
   EXPECT_EQ(row_of(verifier, 0, 0), language.logits(std::vector<std::int32_t>{1, 2, 3, 4, 5, 8, 11, 12}));
 }
@@ -75,10 +75,10 @@ TEST(Verifier, EveryRowOfAPromptHasLogitsWhenTheyAreWanted) {
   const std::vector<std::int32_t> prompt{1, 2, 3, 4, 5};
   const Proposal chain = proposal_of({7, 8}, {-1, 0});
   std::vector<PageTable> pages;
-  std::vector<ScoreTask> tasks{{.tokens = prompt},
-                               {.tokens = prompt, .wants_logits = false, .wants_all_logits = true},
-                               {.tokens = prompt, .proposal = &chain, .wants_all_logits = true},
-                               {.tokens = prompt}};
+  std::vector<ScoreTask> tasks(4, ScoreTask{{prompt}});
+  tasks[1].wants_logits = false;
+  tasks[2].proposal = &chain;
+  tasks[1].wants_all_logits = tasks[2].wants_all_logits = true;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     pages.emplace_back(worker.cache());
     ASSERT_TRUE(pages.back().reserve(40));
@@ -113,7 +113,9 @@ TEST(Verifier, VerifiesByTheRequestsDistributionAndObservesRawRows) {
     ref.prompt_tokens = 1;
     ref.sampling = &sampling;
     ref.rule = AcceptanceRule::kCoupled;
-    const ScoreTask task{.tokens = tokens, .pages = &pages, .proposal = &proposal, .sequence = &ref, .top_k = 4};
+    ScoreTask task{{tokens, &pages}, &proposal};
+    task.sequence = &ref;
+    task.top_k = 4;
     verifier.score({&task, 1});
     std::vector<Distribution> distributions(3);
     for (std::int32_t row = 0; row < 3; ++row) {
@@ -165,11 +167,12 @@ class TogetherTest : public ::testing::Test {
     for (std::size_t i = 0; i < kSequences; ++i) {
       pages_.emplace_back(worker_.cache());
       EXPECT_TRUE(pages_.back().reserve(10));
-      tasks.push_back({.tokens = tokens_[i],
-                       .pages = &pages_[i],
-                       .proposal = &proposals_[i],
-                       .sequence = &refs_[i],
-                       .top_k = i % 2 == 0 ? 4 : 0});
+      ScoreTask& task = tasks.emplace_back();
+      task.tokens = tokens_[i];
+      task.pages = &pages_[i];
+      task.proposal = &proposals_[i];
+      task.sequence = &refs_[i];
+      task.top_k = i % 2 == 0 ? 4 : 0;
     }
     return tasks;
   }
@@ -259,9 +262,9 @@ TEST(VerifierNegative, APathThatWasNotMovedIsNoticed) {
   const Proposal tree = proposal_of({7, 8}, {-1, -1});
   PageTable pages(worker.cache());
   ASSERT_TRUE(pages.reserve(20));
-  const ScoreTask task{.tokens = prompt, .pages = &pages, .proposal = &tree};
+  const ScoreTask task{{prompt, &pages}, &tree};
   verifier.score({&task, 1});
-  const ScoreTask next{.tokens = added, .pages = &pages, .n_cached = 4};
+  const ScoreTask next{{added, &pages, /*n_cached=*/4}};
   verifier.score({&next, 1});  // node 1 was accepted, but node 0 lies where it belongs
   EXPECT_NE(row_of(verifier, 0, 0), language.logits(std::vector<std::int32_t>{1, 2, 3, 8, 12}));
 }
