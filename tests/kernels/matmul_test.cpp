@@ -14,13 +14,15 @@
 #include "tests/kernels/isa_and_dtype.h"
 #include "tests/kernels/kernel_cases.h"
 
-// The sanitizers' allocators abort on what the machine cannot give, unless told otherwise.
+// The sanitizers' allocators abort on what the machine cannot give, unless told otherwise. The names are theirs.
+// NOLINTBEGIN(readability-identifier-naming)
 extern "C" const char* __asan_default_options() {
   return "allocator_may_return_null=1";
 }
 extern "C" const char* __tsan_default_options() {
   return "allocator_may_return_null=1";
 }
+// NOLINTEND(readability-identifier-naming)
 
 namespace slip::kernels {
 namespace {
