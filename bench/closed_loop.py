@@ -81,7 +81,7 @@ class Reply:
     topic: str
     text: str
     tokens: int
-    steps: int        # target steps; 0 where nothing was proposed
+    steps: int        # target steps
     accepted: int
     rejections: int   # first rejections
     version: int      # of the draft; 0: the base draft or none
@@ -266,6 +266,12 @@ def turns(names, n_requests, blocks):
     return order
 
 
+def step_ms(replies):
+    """Milliseconds of an answer per target step, its prompt included; 0 without a step."""
+    steps = sum(r.steps for r in replies)
+    return 1e3 * sum(r.finished - r.started for r in replies if r.steps) / steps if steps else 0.0
+
+
 def tokens_per_s(replies):
     """Tokens of these answers over the time from the first one's start to the last one's end."""
     if not replies:
@@ -280,7 +286,7 @@ def alpha(replies):
 
 
 def accepted_length(replies):
-    """Tokens per target step, of steps that verified a proposal."""
+    """Tokens per target step."""
     return sum(r.tokens for r in replies) / max(1, sum(r.steps for r in replies))
 
 

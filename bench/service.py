@@ -67,12 +67,14 @@ def of_arm(arm, database):
     for topic in TOPICS:
         own = closed_loop.of_topic(replies, topic)
         thirds = {"first_third": own[:len(own) // 3], "last_third": closed_loop.last_third(own)}
-        topics[topic] = {name: {"alpha": closed_loop.alpha(part), "accepted_length": closed_loop.accepted_length(part)}
+        topics[topic] = {name: {"alpha": closed_loop.alpha(part), "accepted_length": closed_loop.accepted_length(part),
+                                "tokens": sum(reply.tokens for reply in part), "steps": sum(reply.steps for reply in part)}
                          for name, part in thirds.items()}
     kinds = [kind for _, _, kind, _, _, _ in closed_loop.decisions(database)]
     return {"tokens_per_s": {"whole": sum(reply.tokens for reply in replies) / arm.seconds,
                              "first_48": closed_loop.tokens_per_s(replies[:FIRST]),
                              "last_third": closed_loop.tokens_per_s(closed_loop.last_third(replies))},
+            "step_ms": {"whole": closed_loop.step_ms(replies), "last_third": closed_loop.step_ms(closed_loop.last_third(replies))},
             "topics": topics, "seconds": arm.seconds, "decisions": {kind: kinds.count(kind) for kind in sorted(set(kinds))},
             "rss_mib": [{"at_s": at, "mib": mib} for at, mib in arm.memory], "learner_cpu_s": arm.learner_seconds}
 

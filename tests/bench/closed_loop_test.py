@@ -120,6 +120,11 @@ class FiguresTest(unittest.TestCase):
         self.assertAlmostEqual(closed_loop.tokens_per_s(replies), 10)
         self.assertEqual(closed_loop.tokens_per_s([]), 0)
 
+    def test_the_time_of_a_step_leaves_out_answers_without_steps(self):
+        replies = [reply(steps=4, started=0, finished=2), reply(steps=6, started=1, finished=2), reply(steps=0, started=0, finished=9)]
+        self.assertAlmostEqual(closed_loop.step_ms(replies), 300)
+        self.assertEqual(closed_loop.step_ms(replies[2:]), 0)
+
     def test_the_gain_is_paired(self):
         ours = [reply(accepted=a, rejections=10 - a) for a in (6, 7, 5, 6)]
         theirs = [reply(accepted=a - 2, rejections=12 - a) for a in (6, 7, 5, 6)]
