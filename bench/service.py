@@ -63,6 +63,7 @@ def make_requests(prompts, per_topic, order, system, max_tokens, seed):
 def of_arm(arm, database):
     """One arm's figures; plain data."""
     replies = arm.replies
+    late = closed_loop.last_third(replies)
     topics = {}
     for topic in TOPICS:
         own = closed_loop.of_topic(replies, topic)
@@ -73,8 +74,8 @@ def of_arm(arm, database):
     kinds = [kind for _, _, kind, _, _, _ in closed_loop.decisions(database)]
     return {"tokens_per_s": {"whole": sum(reply.tokens for reply in replies) / arm.seconds,
                              "first_48": closed_loop.tokens_per_s(replies[:FIRST]),
-                             "last_third": closed_loop.tokens_per_s(closed_loop.last_third(replies))},
-            "step_ms": {"whole": closed_loop.step_ms(replies), "last_third": closed_loop.step_ms(closed_loop.last_third(replies))},
+                             "last_third": closed_loop.tokens_per_s(late)},
+            "step_ms": {"whole": closed_loop.step_ms(replies), "last_third": closed_loop.step_ms(late)},
             "topics": topics, "seconds": arm.seconds, "decisions": {kind: kinds.count(kind) for kind in sorted(set(kinds))},
             "rss_mib": [{"at_s": at, "mib": mib} for at, mib in arm.memory], "learner_cpu_s": arm.learner_seconds}
 

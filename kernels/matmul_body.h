@@ -10,19 +10,19 @@
 namespace slip::kernels {
 namespace {
 
-// The number of column blocks in flight for `rows` rows. Their sums fill the register file without spilling, so that
-// the arithmetic is fast.
-constexpr int blocks_in_flight(int rows) {
-  if (kParts == 1) return rows <= 6 ? 4 : 2;
-  if (rows == 1) return 4;
-  return rows == 2 ? 2 : 1;
-}
 // 6 rows × 4 blocks leave 8 of AVX-512's 32 registers for weights and activations; 6 rows × 1 block leave 4 of AVX2's
 // 16 half-size registers.
-[[maybe_unused]] constexpr int kTileRows = 6;
+constexpr int kTileRows = 6;
 // 10 rows × 2 blocks fit too. One such tile reads the weights once, where two of five rows read them twice, and
 // overlaps reads and arithmetic better: on a Zen 5, 8 rows took 0.88 to 0.95 times as long, 14 rows 0.87.
 [[maybe_unused]] constexpr int kLongTileRows = 10;
+// The number of column blocks in flight for `rows` rows. Their sums fill the register file without spilling, so that
+// the arithmetic is fast.
+constexpr int blocks_in_flight(int rows) {
+  if (kParts == 1) return rows <= kTileRows ? 4 : 2;
+  if (rows == 1) return 4;
+  return rows == 2 ? 2 : 1;
+}
 [[maybe_unused]] constexpr std::int64_t kStretch = 64;  // 16 KiB of weights, which stay in the first-level cache
 
 // Prefetches the next weights evenly over a tile's passes, to keep the memory busy. Reads in address order, nearly
@@ -139,11 +139,10 @@ void tile_of(const MatmulTile& tile) {
 // nine rows on, arithmetic takes longer than reading.
 template <class Step, int kRows>
 void tile_of_rows(const MatmulTile& tile) {
-  constexpr int kBlocks = blocks_in_flight(kRows);
   if constexpr (kParts == 1 && kRows <= 8) {
     if (tile.is_alone && tile.from_memory) return tile_of<Step, kRows, 1>(tile);
   }
-  tile_of<Step, kRows, kBlocks>(tile);
+  tile_of<Step, kRows, blocks_in_flight(kRows)>(tile);
 }
 
 template <class Step, int... kIndices>

@@ -273,8 +273,11 @@ void DraftRunner::extend_branch(DraftChain& chain, Branches& branches, std::int3
     choose_siblings(logits, chain.width, token, /*loser=*/-1, siblings);
     return branches.add_children(index, token, log_q, siblings);
   }
-  path_.assign(chain.sequence->tokens.begin(), chain.sequence->tokens.end());
-  branches.append_path(*chain.proposal, index, path_);
+  path_.clear();
+  if (chain.sequence->sampling->processes_logits()) {  // else nothing looks at the path
+    path_.assign(chain.sequence->tokens.begin(), chain.sequence->tokens.end());
+    branches.append_path(*chain.proposal, index, path_);
+  }
   try {
     transform_logits(logits, *chain.sequence->sampling, chain.sequence->row_context(path_), q_);
   } catch (const Error&) {  // not finite: nothing more is proposed there

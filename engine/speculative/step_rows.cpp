@@ -30,11 +30,7 @@ std::int32_t StepRows::add(const SequenceRows& rows) {
     above_.push_back(row > begin ? row - 1 : -1);
   }
   if (rows.proposal != nullptr) add_nodes(*rows.proposal);
-  row_begin_.push_back(static_cast<std::int32_t>(tokens_.size()));
-  KvView view;
-  view.pages = rows.pages;
-  view.n_cached = rows.n_cached;
-  kv_.push_back(view);
+  end_sequence(rows, /*n_ahead=*/0);
   const std::int32_t first = rows.wanted == WantedLogits::kAll ? begin : last;
   const auto last_wanted = static_cast<std::int32_t>(logit_rows_.size()) + last - first;
   if (rows.wanted == WantedLogits::kNone) return last_wanted;
@@ -49,13 +45,16 @@ void StepRows::add(const SequenceSlice& slice, const BranchPlaces& places) {
   seen_.resize(tokens_.size() - places.seen.size(), 0);
   seen_.insert(seen_.end(), places.seen.begin(), places.seen.end());
   for (std::int32_t row = row_begin_.back(); row < std::ssize(tokens_); ++row) logit_rows_.push_back(row);
+  end_sequence(slice, places.n_ahead);
+  branches_ = true;
+}
+
+void StepRows::end_sequence(const SequenceSlice& slice, std::int32_t n_ahead) {
   row_begin_.push_back(static_cast<std::int32_t>(tokens_.size()));
-  KvView view;
+  KvView& view = kv_.emplace_back();
   view.pages = slice.pages;
   view.n_cached = slice.n_cached;
-  view.n_ahead = places.n_ahead;
-  kv_.push_back(view);
-  branches_ = true;
+  view.n_ahead = n_ahead;
 }
 
 void StepRows::add_nodes(const Proposal& proposal) {

@@ -52,6 +52,7 @@ class StepRows {
 
  private:
   void add_nodes(const Proposal& proposal);
+  void end_sequence(const SequenceSlice& slice, std::int32_t n_ahead);
   void write_ancestors();
 
   std::vector<std::int32_t> tokens_, positions_, logit_rows_;
