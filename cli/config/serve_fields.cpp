@@ -289,8 +289,8 @@ void visit_learning(FieldVisitor& to, ServeConfig& config) {
            "of the trainers in memory, one a topic; the least recently used are kept on disk");
   to.duration("save_s", learner.save_us, kSecondUs, {1, 86'400}, "a crash loses at most so much training");
   to.field("past_answers_bytes", config.past_answers_bytes, {0, kMaxBytes},
-           "of the past answers in memory that prompt_lookup searches too, 1 MiB for each topic and API key; the least "
-           "recently used are dropped; 0 = none");
+           "of the past answers in memory that prompt_lookup searches too, 1.25 MiB for each topic and API key; the "
+           "least recently used are dropped; 0 = none");
   to.field("queue_observations", learner.queue_observations, {1, 1 << 20}, "beyond it the oldest are dropped");
   to.field("seed", learner.seed, {0, kMaxInt64}, "of the draws of records for training batches");
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/service/refill_past_answers.h"
 
-#include <span>
-
 namespace slip {
 
 std::size_t refill_past_answers(const ReplayBuffer& replay, const TopicTable& topics, std::int32_t vocab_size,
@@ -13,8 +11,7 @@ std::size_t refill_past_answers(const ReplayBuffer& replay, const TopicTable& to
     const TopicId topic{i};
     for (const ReplayRecord& record : replay.newest_of_clients(topics[topic].name, kMostRecords)) {
       if (record.expires_us <= now_us || !fits_vocabulary(record, vocab_size)) continue;
-      const auto answer = std::span(record.tokens).subspan(static_cast<std::size_t>(record.prompt_tokens));
-      past_answers.of(record.tenant, topic)->add(answer);
+      past_answers.of(record.tenant, topic)->add(record.tokens, record.prompt_tokens);
       ++n;
     }
   }

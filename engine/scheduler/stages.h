@@ -117,7 +117,7 @@ struct Engine::State {
   void learn_choices(const Part& part, std::size_t n_accepted, bool rejected);
   void accept_one(std::size_t i);
   void remember_prefix(Sequence& sequence);
-  static void remember_answer(const Sequence& sequence, std::span<const std::int32_t> answer);
+  static void remember_answer(const Sequence& sequence);
   void count_result(std::size_t i);
   void emit_one(std::size_t i);
   void add_prompt_logprobs(std::size_t i, TokenDelta& delta) const;

@@ -113,17 +113,18 @@ void Engine::State::retire() {
   n_free_pages.store(free_pages(), std::memory_order_relaxed);
 }
 
-void Engine::State::remember_answer(const Sequence& sequence, std::span<const std::int32_t> answer) {
+void Engine::State::remember_answer(const Sequence& sequence) {
   const Request& request = sequence.request;
   const bool is_whole = sequence.reason != StopReason::kCancelled && sequence.reason != StopReason::kFailed;
-  if (request.past_answers != nullptr && request.learn && is_whole) request.past_answers->add(answer);
+  if (request.past_answers == nullptr || !request.learn || !is_whole) return;
+  request.past_answers->add(sequence.tokens, sequence.prompt_tokens);
 }
 
 // Ends a sequence even without memory: releases its pages, frees its id and tells its sink.
 void Engine::State::finish(Sequence& sequence) {
   const auto output = std::span(sequence.tokens).subspan(static_cast<std::size_t>(sequence.prompt_tokens));
   contain([&] { sequence.figures.repeated_tokens = count_repeated_tokens(output); });
-  contain([&] { remember_answer(sequence, output); });
+  contain([&] { remember_answer(sequence); });
   sequence.figures.finished_us = monotonic_us();
   remember_prefix(sequence);
   sequence.pages.shrink_to(0);

@@ -12,7 +12,7 @@ void GuessedChain::read(const SequenceRef& sequence) {
   tokens_.reserve(kMaxProposalNodes);
   PromptLookup::Guess guess = lookup_.after(sequence.tokens, sequence.prompt_tokens);
   confidence_ = guess.confidence();
-  while (guess.token >= 0 && std::ssize(tokens_) < kMaxProposalNodes) {
+  while (guess.token >= 0 && !guess.by_one_token && std::ssize(tokens_) < kMaxProposalNodes) {
     tokens_.push_back(guess.token);
     guess = lookup_.guess(sequence.tokens, tokens_);
   }

@@ -11,8 +11,8 @@
 
 namespace slip {
 
-// What prompt lookup guesses behind one sequence's committed tokens: a chain that ends where no earlier n-gram matches.
-// It is made once for each length of the sequence. Threads: one owner. Memory: that of a PromptLookup.
+// What prompt lookup guesses behind one sequence's committed tokens: a chain that ends where no earlier n-gram of two
+// tokens matches. It is made once for each length of the sequence. Threads: one owner. Memory: that of a PromptLookup.
 class GuessedChain {
  public:
   explicit GuessedChain(const SequenceRef& sequence) : lookup_(sequence.prediction, sequence.past_answers) {}

@@ -9,45 +9,66 @@ namespace slip {
 namespace {
 
 constexpr int kMostLooked = 32;  // earlier places compared
-constexpr std::size_t kLeastSlots = 256, kMostSlots = 131072;
+constexpr std::size_t kLeastSlots = 256, kMostSlots = 65536;
+
+// Fibonacci hashing: the upper bits are the mixed ones.
+std::size_t hash(std::uint64_t key, std::size_t n_slots) {
+  return static_cast<std::size_t>(key * 0x9E3779B97F4A7C15U >> 32U) & (n_slots - 1);
+}
 
 }  // namespace
 
 NgramIndex::NgramIndex(std::size_t most_tokens, std::size_t expected_tokens)
-    : mask_(std::bit_ceil(std::clamp(most_tokens, std::size_t{4}, kMostTokens)) - 1),
-      latest_(std::bit_ceil(std::clamp(2 * expected_tokens, kLeastSlots, kMostSlots)), -1) {}
+    : mask_(std::bit_ceil(std::clamp(most_tokens, std::size_t{4}, kMostTokens)) - 1) {
+  ones_.latest.assign(std::bit_ceil(std::clamp(2 * expected_tokens, kLeastSlots, kMostSlots)), -1);
+  pairs_.latest = ones_.latest;
+}
 
-std::size_t NgramIndex::slot_of(std::int32_t first, std::int32_t second) const {
-  const auto pair =
-      static_cast<std::uint64_t>(static_cast<std::uint32_t>(first)) << 32U | static_cast<std::uint32_t>(second);
-  const std::uint64_t mixed = pair * 0x9E3779B97F4A7C15U;  // Fibonacci hashing: the upper bits are the mixed ones
-  return static_cast<std::size_t>(mixed >> 32U) & (latest_.size() - 1);
+std::int32_t& NgramIndex::Places::slot(std::uint64_t key) {
+  return latest[hash(key, latest.size())];
+}
+
+std::int32_t NgramIndex::Places::slot(std::uint64_t key) const {
+  return latest[hash(key, latest.size())];
 }
 
 std::int32_t NgramIndex::first() const {
   return n_ - static_cast<std::int32_t>(tokens_.size());
 }
 
-void NgramIndex::append(std::int32_t token) {
-  if (n_ == static_cast<std::int32_t>(kMostTokens)) {  // positions would overflow: start anew
-    std::fill(latest_.begin(), latest_.end(), -1);
-    tokens_.clear();
-    earlier_.clear();
-    n_ = 0;
+void NgramIndex::start_anew() {
+  for (Places* places : {&ones_, &pairs_}) {
+    std::fill(places->latest.begin(), places->latest.end(), -1);
+    places->earlier.clear();
   }
-  const std::int32_t at = n_++;
+  tokens_.clear();
+  n_ = 0;
+}
+
+void NgramIndex::append_context(std::int32_t token) {
+  if (n_ == static_cast<std::int32_t>(kMostTokens)) start_anew();  // positions would overflow
   if (tokens_.size() <= mask_) {
     tokens_.push_back(token);
-    earlier_.push_back(-1);
-  } else {
-    token_at(at) = token;
+    ones_.earlier.push_back(-1);
+    pairs_.earlier.push_back(-1);
   }
-  std::int32_t& earlier = earlier_[static_cast<std::size_t>(at) & mask_];
-  earlier = -1;
-  if (at < 2 || token < 0 || token_at(at - 1) < 0 || token_at(at - 2) < 0) return;
-  std::int32_t& latest = latest_[slot_of(token_at(at - 2), token_at(at - 1))];
-  earlier = latest;
-  latest = at;
+  const std::int32_t at = n_++;
+  token_at(at) = token;
+  ones_.earlier[index_of(at)] = pairs_.earlier[index_of(at)] = -1;
+}
+
+void NgramIndex::append(std::int32_t token) {
+  append_context(token);
+  const std::int32_t at = n_ - 1;
+  const auto follow = [at, this](Places& places, std::uint64_t key) {
+    std::int32_t& latest = places.slot(key);
+    places.earlier[index_of(at)] = latest;
+    latest = at;
+  };
+  if (at < 1 || token < 0 || token_at(at - 1) < 0) return;
+  follow(ones_, key_of(token_at(at - 1)));
+  if (at < 2 || token_at(at - 2) < 0) return;
+  follow(pairs_, key_of(token_at(at - 2), token_at(at - 1)));
 }
 
 // Calls take(length, token that followed) from the latest place on, until it returns false.
@@ -55,19 +76,25 @@ template <class Take>
 void NgramIndex::for_each_match(std::span<const std::int32_t> committed, std::span<const std::int32_t> proposed,
                                 const Take& take) const {
   const auto n = static_cast<std::int32_t>(committed.size() + proposed.size());
-  if (n < 2 || !can_grow()) return;
+  if (n < 1 || !can_grow()) return;
   const auto back = [&](std::int32_t i) {
     const auto at = static_cast<std::size_t>(n - 1 - i);
     return at < committed.size() ? committed[at] : proposed[at - committed.size()];
   };
-  std::int32_t follower = latest_[slot_of(back(1), back(0))];
-  for (int looked = 0; follower >= first() + 2 && looked < kMostLooked; ++looked) {
-    const std::int32_t most = std::min({kLongest, n, follower - first()});
-    std::int32_t length = 0;
-    while (length < most && token_at(follower - 1 - length) == back(length)) ++length;
-    if (length >= 2 && !take(length, token_at(follower))) return;  // shorter: a hash collision
-    follower = earlier_[static_cast<std::size_t>(follower) & mask_];
-  }
+  bool found = false;
+  const auto look_at = [&](const Places& places, std::uint64_t key, std::int32_t least) {
+    std::int32_t follower = places.slot(key);
+    for (int looked = 0; follower >= first() + least && looked < kMostLooked; ++looked) {
+      const std::int32_t most = std::min({kLongest, n, follower - first()});
+      std::int32_t length = 0;
+      while (length < most && token_at(follower - 1 - length) == back(length)) ++length;
+      found |= length >= least;
+      if (length >= least && !take(length, token_at(follower))) return;  // shorter: a hash collision
+      follower = places.earlier[index_of(follower)];
+    }
+  };
+  if (n >= 2) look_at(pairs_, key_of(back(1), back(0)), 2);
+  if (!found) look_at(ones_, key_of(back(0)), 1);
 }
 
 NgramIndex::Match NgramIndex::latest_longest(std::span<const std::int32_t> committed,

@@ -9,7 +9,7 @@ namespace {
 constexpr double kPriorGuesses = 4;
 constexpr double kMostGuesses = 2048;  // then older guesses count half
 constexpr double kAgreement = 0.75;    // least share of places that say the same
-constexpr std::uint64_t kEntryBytes = std::uint64_t{1} << 20U;
+constexpr std::uint64_t kEntryBytes = std::uint64_t{5} << 18U;
 
 }  // namespace
 
@@ -42,7 +42,7 @@ double GuessOrDraft::draft_rate(std::size_t guess_class, double w, double q_draf
 }
 
 std::size_t PastAnswers::length_class(std::int32_t length) {
-  return length <= 2 ? 0 : length == 3 ? 1 : length <= 5 ? 2 : 3;
+  return length <= 1 ? 0 : length <= 3 ? static_cast<std::size_t>(length) - 1 : length <= 5 ? 3 : 4;
 }
 
 std::size_t PastAnswers::class_of(const NgramIndex::Match& match) {
@@ -51,9 +51,12 @@ std::size_t PastAnswers::class_of(const NgramIndex::Match& match) {
   return kind * kLengths + length_class(match.length);
 }
 
-void PastAnswers::add(std::span<const std::int32_t> answer) {
+void PastAnswers::add(std::span<const std::int32_t> tokens, std::int32_t prompt_tokens) {
+  const auto n_prompt = static_cast<std::size_t>(prompt_tokens);
   index_.append(NgramIndex::kSeparator);
-  for (const std::int32_t token : answer) index_.append(token);
+  const auto prompt = tokens.first(n_prompt);
+  for (const std::int32_t token : prompt.last(std::min(n_prompt, kPromptTokens))) index_.append_context(token);
+  for (const std::int32_t token : tokens.subspan(n_prompt)) index_.append(token);
 }
 
 PastAnswersTable::PastAnswersTable(std::uint64_t max_bytes)

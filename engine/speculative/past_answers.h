@@ -32,7 +32,7 @@ struct HitRate {
 class GuessOrDraft {
  public:
   // Classes of guesses from past answers, the request's own text and a prediction, as PromptLookup numbers them.
-  static constexpr std::size_t kGuessClasses = 20;
+  static constexpr std::size_t kGuessClasses = 25;
 
   void add(std::size_t guess_class, double lead, bool guess_right, bool draft_right);
   // P(the guess is right) and P(the draft is), given that they differ. They start at those of the mixture
@@ -49,19 +49,20 @@ class GuessOrDraft {
 // The last answers to requests of one topic and one API key, as a source of guesses: answers to requests that are alike
 // repeat each other (SuffixDecoding, Oliaro et al., arXiv 2411.04975). After one answer it already guesses, where a
 // draft needs dozens of requests to learn. It also remembers how good guesses of each class were, so that a new request
-// need not find out again. Guesses change no answer. Threads: the engine thread only. Memory: up to 1 MiB.
+// need not find out again. Guesses change no answer. Threads: the engine thread only. Memory: up to 1.25 MiB.
 class PastAnswers {
  public:
   static constexpr std::size_t kMostTokens = 65536;  // older ones are forgotten
-  static constexpr std::size_t kLengths = 4;         // classes of n-gram lengths
+  static constexpr std::size_t kLengths = 5;         // classes of n-gram lengths
+  static constexpr std::size_t kPromptTokens = 8;  // kept before each answer, so that its first tokens are guessed too
   static constexpr std::size_t kClasses = 3 * kLengths;
 
   // The class of a match. For each length there are three: one place, several that disagree, several that agree.
   static std::size_t length_class(std::int32_t length);
   static std::size_t class_of(const NgramIndex::Match& match);
 
-  // Adds a finished answer.
-  void add(std::span<const std::int32_t> answer);
+  // Adds a finished answer: the tokens behind the prompt.
+  void add(std::span<const std::int32_t> tokens, std::int32_t prompt_tokens);
   // The longest n-gram at the end of `committed`, then `proposed`, that occurred in past answers.
   NgramIndex::Match longest(std::span<const std::int32_t> committed, std::span<const std::int32_t> proposed) const {
     return index_.longest(committed, proposed);
@@ -81,7 +82,7 @@ class PastAnswers {
 // what others asked. Beyond the limit of memory, the least recently used are forgotten. Threads: any.
 class PastAnswersTable {
  public:
-  // Each topic and key counts as 1 MiB.
+  // Each topic and key counts as 1.25 MiB.
   explicit PastAnswersTable(std::uint64_t max_bytes);
 
   // Null while disabled.

@@ -11,11 +11,11 @@ namespace slip {
 namespace {
 
 // Hit rates before any guess, by class.
-constexpr double kOwnPrior[PastAnswers::kLengths] = {0.25, 0.4, 0.55, 0.7},
-                 kPredictedPrior[PastAnswers::kLengths] = {0.4, 0.6, 0.8, 0.9},
-                 kPastPrior[PastAnswers::kClasses] = {0.4, 0.4, 0.45, 0.75,   // one place
-                                                      0.3, 0.2, 0.2,  0.1,    // several that disagree
-                                                      0.6, 0.8, 0.85, 0.85};  // several that agree
+constexpr double kOwnPrior[PastAnswers::kLengths] = {0.1, 0.25, 0.4, 0.55, 0.7},
+                 kPredictedPrior[PastAnswers::kLengths] = {0.4, 0.4, 0.6, 0.8, 0.9},
+                 kPastPrior[PastAnswers::kClasses] = {0.2,  0.4, 0.4, 0.45, 0.75,   // one place
+                                                      0.15, 0.3, 0.2, 0.2,  0.1,    // several that disagree
+                                                      0.5,  0.6, 0.8, 0.85, 0.85};  // several that agree
 // Weight per hit rate, before it was learned where a draft says something else: below 1, since that tells something.
 constexpr double kTrust = 0.6;
 constexpr std::size_t kFirstPast = PastAnswers::kLengths, kFirstPredicted = kFirstPast + PastAnswers::kClasses;
@@ -27,14 +27,14 @@ PromptLookup::Guess PromptLookup::from_own_text(const NgramIndex::Match& match) 
   if (match.length == 0) return {};
   const std::size_t kind = PastAnswers::length_class(match.length);
   const double prior = past_ == nullptr ? kOwnPrior[kind] : past_->own_rates[kind].rate(kOwnPrior[kind]);
-  return {match.token, own_rates_[kind].rate(prior), kind};
+  return {match.token, own_rates_[kind].rate(prior), kind, match.length == 1};
 }
 
 PromptLookup::Guess PromptLookup::from_past_answers(const NgramIndex::Match& match) const {
   if (match.length == 0) return {};
   const std::size_t kind = PastAnswers::class_of(match);
   const double prior = past_->past_rates[kind].rate(kPastPrior[kind]);
-  return {match.token, past_rates_[kind].rate(prior), kFirstPast + kind};
+  return {match.token, past_rates_[kind].rate(prior), kFirstPast + kind, match.length == 1};
 }
 
 PromptLookup::Guess PromptLookup::from_prediction(const PredictedText::Guess& guess) const {

@@ -22,9 +22,10 @@ namespace slip {
 class PromptLookup {
  public:
   struct Guess {
-    std::int32_t token = -1;  // −1: no earlier n-gram matches
-    double rate = 0;          // P(the token is right), whatever a draft says
-    std::size_t kind = 0;     // its class, below GuessOrDraft::kGuessClasses
+    std::int32_t token = -1;    // −1: no earlier n-gram matches
+    double rate = 0;            // P(the token is right), whatever a draft says
+    std::size_t kind = 0;       // its class, below GuessOrDraft::kGuessClasses
+    bool by_one_token = false;  // no two tokens before it were found: good beside a draft, not alone
     bool is_confident() const { return rate >= 0.5; }
     bool is_sure() const { return rate >= 0.9; }  // a draft's opinion is not worth a pass
     // The rate as a class, 0 to 3.

@@ -20,26 +20,28 @@ NgramIndex index_of(const Tokens& text, std::size_t most_tokens = NgramIndex::kM
   return index;
 }
 
-// The definition, over the last `most` tokens of `text`: of all places whose 2 to 8 last tokens equal the context's,
-// the longest; among these the most frequent token that followed, and of equally frequent ones the latest.
+// The definition, over the last `most` tokens of `text`: of all places whose 1 to 8 last tokens equal the context's,
+// the longest; among these the most frequent token that followed, and of equally frequent ones the latest. Of places of
+// one token the last 32 count.
 NgramIndex::Match by_definition(const Tokens& text, const Tokens& context, std::size_t most) {
   NgramIndex::Match best;
   std::map<std::int32_t, std::int32_t> votes;
   const std::size_t first = text.size() - std::min(text.size(), most);
-  for (std::size_t follower = text.size(); follower-- > first + 2;) {
+  for (std::size_t follower = text.size(); follower-- > first + 1;) {
     if (text[follower] < 0) continue;
     std::size_t length = 0;
     while (length < 8 && length < context.size() && follower - length > first &&
            text[follower - 1 - length] == context[context.size() - 1 - length]) {
       ++length;
     }
-    if (length < 2 || static_cast<std::int32_t>(length) < best.length) continue;
+    if (length < 1 || static_cast<std::int32_t>(length) < best.length) continue;
     if (static_cast<std::int32_t>(length) > best.length) votes.clear(), best = {static_cast<std::int32_t>(length)};
+    if (length == 1 && best.n_places == 32) continue;
     ++best.n_places;
     ++votes[text[follower]];
   }
   for (const auto& [token, n] : votes) best.n_agree = std::max(best.n_agree, n);
-  for (std::size_t follower = text.size(); best.length > 0 && follower-- > first + 2;) {
+  for (std::size_t follower = text.size(); best.length > 0 && follower-- > first + 1;) {
     const auto length = static_cast<std::size_t>(best.length);
     if (follower < first + length || votes[text[follower]] != best.n_agree) continue;
     if (!std::equal(context.end() - best.length, context.end(), text.begin() + static_cast<long>(follower - length))) {
@@ -74,7 +76,8 @@ TEST(NgramIndex, TheContextMayContinueIntoWhatIsProposed) {
   const NgramIndex index = index_of({1, 2, 3, 4, 5});
   EXPECT_EQ(index.longest(Tokens{9, 2}, Tokens{3}).token, 4);
   EXPECT_EQ(index.longest(Tokens{}, Tokens{2, 3}).token, 4);
-  EXPECT_EQ(index.longest(Tokens{3}).length, 0);
+  EXPECT_EQ(index.longest(Tokens{3}).token, 4);
+  EXPECT_EQ(index.longest(Tokens{}).length, 0);
   EXPECT_EQ(NgramIndex().longest(Tokens{1, 2}).length, 0);
 }
 
@@ -91,17 +94,38 @@ TEST(NgramIndex, PlacesVoteAndTheLatestOfEqualsWins) {
 TEST(NgramIndex, NothingReachesAcrossASeparator) {
   const NgramIndex index = index_of({1, 2, 3, NgramIndex::kSeparator, 4, 5, 6});
   EXPECT_EQ(index.longest(Tokens{2, 3}).length, 0) << "nothing followed within the text";
-  EXPECT_EQ(index.longest(Tokens{3, 4}).length, 0);
+  EXPECT_EQ(index.longest(Tokens{3, 4}).length, 1);
+  EXPECT_EQ(index.longest(Tokens{3}).length, 0);
   EXPECT_EQ(index.longest(Tokens{3, NgramIndex::kSeparator}).length, 0);
   EXPECT_EQ(index.longest(Tokens{2, 3, 4, 5}).length, 2);
   EXPECT_EQ(index.longest(Tokens{4, 5}).token, 6);
+}
+
+TEST(NgramIndex, OneTokenCountsOnlyWhereNoTwoWereFound) {
+  const NgramIndex index = index_of({1, 2, 7, 3, 2, 8, 4, 2, 8});
+  EXPECT_EQ(index.longest(Tokens{1, 2}).token, 7);
+  const auto match = index.longest(Tokens{5, 2});
+  EXPECT_EQ(match.length, 1);
+  EXPECT_EQ(match.token, 8);
+  EXPECT_EQ(match.n_places, 3);
+  EXPECT_EQ(match.n_agree, 2);
+  EXPECT_EQ(index.latest_longest(Tokens{5, 2}).token, 8);
+}
+
+TEST(NgramIndex, ContextIsReachedButNeverGuessed) {
+  NgramIndex index(64, 64);
+  for (const std::int32_t token : {1, 2, 3}) index.append_context(token);
+  for (const std::int32_t token : {4, 5}) index.append(token);
+  EXPECT_EQ(index.longest(Tokens{1, 2}).length, 0);
+  EXPECT_EQ(index.longest(Tokens{1, 2, 3}).token, 4);
+  EXPECT_EQ(index.longest(Tokens{1, 2, 3}).length, 3);
 }
 
 TEST(NgramIndex, ForgetsTheOldest) {
   NgramIndex index(8, 8);
   for (std::int32_t token = 0; token < 20; ++token) index.append(token);
   EXPECT_EQ(index.longest(Tokens{2, 3}).length, 0);
-  EXPECT_EQ(index.longest(Tokens{11, 12}).length, 0) << "its first token is gone";
+  EXPECT_EQ(index.longest(Tokens{11, 12}).length, 1) << "its first token is gone";
   EXPECT_EQ(index.longest(Tokens{11, 12, 13}).length, 2);
   EXPECT_EQ(index.longest(Tokens{12, 13}).token, 14);
 }
