@@ -18,10 +18,10 @@ std::size_t hash(std::uint64_t key, std::size_t n_slots) {
 
 }  // namespace
 
-NgramIndex::NgramIndex(std::size_t most_tokens, std::size_t expected_tokens)
+NgramIndex::NgramIndex(std::size_t most_tokens, std::size_t expected_tokens, std::int32_t shortest)
     : mask_(std::bit_ceil(std::clamp(most_tokens, std::size_t{4}, kMostTokens)) - 1) {
-  ones_.latest.assign(std::bit_ceil(std::clamp(2 * expected_tokens, kLeastSlots, kMostSlots)), -1);
-  pairs_.latest = ones_.latest;
+  pairs_.latest.assign(std::bit_ceil(std::clamp(2 * expected_tokens, kLeastSlots, kMostSlots)), -1);
+  if (shortest == 1) ones_.latest = pairs_.latest;
 }
 
 std::int32_t& NgramIndex::Places::slot(std::uint64_t key) {
@@ -47,20 +47,22 @@ void NgramIndex::start_anew() {
 
 void NgramIndex::append_context(std::int32_t token) {
   if (n_ == static_cast<std::int32_t>(kMostTokens)) start_anew();  // positions would overflow
-  if (tokens_.size() <= mask_) {
-    tokens_.push_back(token);
-    ones_.earlier.push_back(-1);
-    pairs_.earlier.push_back(-1);
-  }
+  const bool grows = tokens_.size() <= mask_;
+  if (grows) tokens_.push_back(token);
   const std::int32_t at = n_++;
   token_at(at) = token;
-  ones_.earlier[index_of(at)] = pairs_.earlier[index_of(at)] = -1;
+  for (Places* places : {&ones_, &pairs_}) {
+    if (places->latest.empty()) continue;
+    if (grows) places->earlier.push_back(-1);
+    places->earlier[index_of(at)] = -1;
+  }
 }
 
 void NgramIndex::append(std::int32_t token) {
   append_context(token);
   const std::int32_t at = n_ - 1;
   const auto follow = [at, this](Places& places, std::uint64_t key) {
+    if (places.latest.empty()) return;
     std::int32_t& latest = places.slot(key);
     places.earlier[index_of(at)] = latest;
     latest = at;
@@ -94,7 +96,7 @@ void NgramIndex::for_each_match(std::span<const std::int32_t> committed, std::sp
     }
   };
   if (n >= 2) look_at(pairs_, key_of(back(1), back(0)), 2);
-  if (!found) look_at(ones_, key_of(back(0)), 1);
+  if (!found && !ones_.latest.empty()) look_at(ones_, key_of(back(0)), 1);
 }
 
 NgramIndex::Match NgramIndex::latest_longest(std::span<const std::int32_t> committed,

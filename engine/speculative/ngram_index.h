@@ -9,9 +9,9 @@
 namespace slip {
 
 // An index of a growing text that finds where the last tokens of another text, or of its own, occurred in it: the
-// longest n-gram of 1 to 8 tokens, and the token that followed. It holds up to `most_tokens` tokens; then each new one
-// replaces the oldest. Threads: one owner. Memory: 12 bytes per token, and 16 per token of `expected_tokens`, at most
-// 512 KiB. Cost: append() O(1), longest() O(1).
+// longest n-gram of `shortest` to 8 tokens, and the token that followed. It holds up to `most_tokens` tokens; then each
+// new one replaces the oldest. Threads: one owner. Memory: 8 bytes per token, and 8 per token of `expected_tokens`, at
+// most 256 KiB; 12, 16 and 512 KiB if `shortest` is 1. Cost: append() O(1), longest() O(1).
 class NgramIndex {
  public:
   static constexpr std::int32_t kLongest = 8;     // tokens compared: a longer match is no better a guess
@@ -27,8 +27,8 @@ class NgramIndex {
   };
 
   NgramIndex() = default;  // empty, and stays so until it is assigned another
-  // `most_tokens` is rounded up to a power of two.
-  NgramIndex(std::size_t most_tokens, std::size_t expected_tokens);
+  // `most_tokens` is rounded up to a power of two; `shortest`: 1 or 2 tokens.
+  NgramIndex(std::size_t most_tokens, std::size_t expected_tokens, std::int32_t shortest = 2);
 
   bool can_grow() const { return !pairs_.latest.empty(); }
   // Adds a token that followed those before it.
@@ -65,7 +65,7 @@ class NgramIndex {
   std::size_t mask_ = 0;              // positions wrap around beyond it
   std::int32_t n_ = 0;                // tokens appended
   std::vector<std::int32_t> tokens_;  // [min(n, most_tokens)]
-  Places ones_, pairs_;
+  Places ones_, pairs_;               // ones_ is empty where the shortest n-gram has two tokens
 };
 
 }  // namespace slip

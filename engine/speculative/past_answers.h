@@ -75,7 +75,7 @@ class PastAnswers {
   GuessOrDraft guess_or_draft;
 
  private:
-  NgramIndex index_{kMostTokens, kMostTokens};
+  NgramIndex index_{kMostTokens, kMostTokens, /*shortest=*/1};
 };
 
 // The past answers of all topics and API keys. One key's answers never serve another's requests: their speed would tell

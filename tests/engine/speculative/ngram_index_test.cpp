@@ -15,7 +15,7 @@ using testing::repeating_text;
 using Tokens = std::vector<std::int32_t>;
 
 NgramIndex index_of(const Tokens& text, std::size_t most_tokens = NgramIndex::kMostTokens) {
-  NgramIndex index(most_tokens, text.size());
+  NgramIndex index(most_tokens, text.size(), /*shortest=*/1);
   for (const std::int32_t token : text) index.append(token);
   return index;
 }
@@ -110,10 +110,14 @@ TEST(NgramIndex, OneTokenCountsOnlyWhereNoTwoWereFound) {
   EXPECT_EQ(match.n_places, 3);
   EXPECT_EQ(match.n_agree, 2);
   EXPECT_EQ(index.latest_longest(Tokens{5, 2}).token, 8);
+  NgramIndex of_pairs(64, 64);
+  for (const std::int32_t token : {1, 2, 7, 3, 2, 8}) of_pairs.append(token);
+  EXPECT_EQ(of_pairs.longest(Tokens{5, 2}).length, 0);
+  EXPECT_EQ(of_pairs.longest(Tokens{3, 2}).token, 8);
 }
 
 TEST(NgramIndex, ContextIsReachedButNeverGuessed) {
-  NgramIndex index(64, 64);
+  NgramIndex index(64, 64, /*shortest=*/1);
   for (const std::int32_t token : {1, 2, 3}) index.append_context(token);
   for (const std::int32_t token : {4, 5}) index.append(token);
   EXPECT_EQ(index.longest(Tokens{1, 2}).length, 0);
@@ -122,7 +126,7 @@ TEST(NgramIndex, ContextIsReachedButNeverGuessed) {
 }
 
 TEST(NgramIndex, ForgetsTheOldest) {
-  NgramIndex index(8, 8);
+  NgramIndex index(8, 8, /*shortest=*/1);
   for (std::int32_t token = 0; token < 20; ++token) index.append(token);
   EXPECT_EQ(index.longest(Tokens{2, 3}).length, 0);
   EXPECT_EQ(index.longest(Tokens{11, 12}).length, 1) << "its first token is gone";
