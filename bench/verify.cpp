@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures what follows a target pass on a CPU: the distribution of each row, the acceptance of each proposal and the
 // observation for the learner, on one thread and on several in turns. The logits are random and given; no model runs.
-#include "engine/speculative/verifier.h"
+#include "engine/speculative/local_verifier.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -139,7 +139,7 @@ class Step {
 
  private:
   GivenLogits worker_;
-  Verifier verifier_;
+  LocalVerifier verifier_;
   std::vector<std::int32_t> tokens_;
   Sampling sampling_;
   std::vector<Proposal> proposals_;

@@ -13,7 +13,7 @@
 #include "engine/speculative/draft_model_proposer.h"
 #include "engine/speculative/observation.h"
 #include "engine/speculative/proposer.h"
-#include "engine/speculative/verifier.h"
+#include "engine/speculative/target.h"
 #include "engine/step_listener.h"
 #include "text/tokenizer.h"
 

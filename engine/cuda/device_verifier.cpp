@@ -195,7 +195,7 @@ void DeviceVerifier::copy_answers_out(const Shape& shape) {
 
 void DeviceVerifier::verify(std::size_t index, VerifyResult& result) {
   const std::int32_t at = result_of_[index];
-  if (at < 0) return Verifier::verify(index, result);
+  if (at < 0) return verify_on_host(index, result, scratch_);
   const DeviceVerifyResult& host = host_results_.get()[at];
   if (host.state != DistributionState::kFine) throw broken_logits();
   result.accepted.assign(host.accepted, host.accepted + host.n_accepted);
@@ -204,7 +204,7 @@ void DeviceVerifier::verify(std::size_t index, VerifyResult& result) {
 }
 
 TopK DeviceVerifier::observed(std::size_t index, std::int32_t row) {
-  if (task(index).top_k > kMostKept) return Verifier::observed(index, row);
+  if (task(index).top_k > kMostKept) return observe_on_host(index, row);
   const std::ptrdiff_t at = first_logit_row(index) + row;
   const std::int32_t* ids = seen_ids_.get() + at * top_k_;
   const float* logprobs = seen_logprobs_.get() + at * top_k_;

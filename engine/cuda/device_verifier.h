@@ -78,6 +78,7 @@ class DeviceVerifier final : public Verifier {
   std::vector<std::int32_t> result_of_;  // [n_task] −1: verified on the host, or not at all
   std::vector<LogitRows> verified_rows_, observed_rows_;
   std::int32_t top_k_ = 0;
+  Scratch scratch_;
 };
 
 }  // namespace slip

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "engine/speculative/verifier.h"
+#include "engine/speculative/target.h"
 #include "kernels/cuda/device_queue.h"
 #include "kernels/thread_pool.h"
 

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "engine/models/transformer.h"
 #include "engine/speculative/observation.h"
 #include "engine/speculative/proposal.h"
 #include "engine/speculative/step_rows.h"
-#include "kernels/thread_pool.h"
 
 namespace slip {
 
@@ -31,15 +27,13 @@ struct ScoreTask : SequenceSlice {
 };
 
 // Verifies the proposals of many sequences with one target pass over the ragged rows of all of them. A chain is a tree
-// that never branches, so there is one code path. This class verifies on the host, with the logits that the worker
-// wrote there: the proposals of several sequences together on the pool's threads, within score(), and all others when
-// verify() is called. The result is the same. Threads: the engine thread only. Tasks and all that they point to must
-// live until the next score(); results are valid until then.
+// that never branches, so there is one code path. Where a proposal is verified, on the host or on a device, is what its
+// siblings LocalVerifier and DeviceVerifier differ in. Threads: the engine thread only. Tasks and all that they point
+// to must live until the next score(); results are valid until then.
 class Verifier {
  public:
-  // Reads `worker`'s bounds; worker and pool outlive it. Without a pool every proposal is verified when verify() is
-  // called.
-  explicit Verifier(Worker& worker, kernels::ThreadPool* pool = nullptr);
+  // Reads `worker`'s bounds; the worker outlives it.
+  explicit Verifier(Worker& worker);
   virtual ~Verifier() = default;
   Verifier(const Verifier&) = delete;
   Verifier& operator=(const Verifier&) = delete;
@@ -47,14 +41,14 @@ class Verifier {
   // Whether such a request is verified on a device, without logits on the host: the value of
   // SequenceRef::verified_on_device. Depends on the request alone, so that one place verifies the whole answer,
   // whatever is proposed.
-  virtual bool verifies_on_device(const SamplingParams& sampling) const;
+  virtual bool verifies_on_device(const SamplingParams& sampling) const = 0;
 
   // REQUIRES: rows and logit rows within the worker's bounds, room for every row in the page tables.
   void score(std::span<const ScoreTask> tasks);
   // accept() of a task's proposal under its request's distribution. Errors as transform_logits().
-  virtual void verify(std::size_t task, VerifyResult& result);
+  virtual void verify(std::size_t task, VerifyResult& result) = 0;
   // observe_row() of a row, which is numbered as in logits().
-  virtual TopK observed(std::size_t task, std::int32_t row);
+  virtual TopK observed(std::size_t task, std::int32_t row) = 0;
   // Raw logits [vocab] of task `task`: row 0 after its last token, row 1 + i after node i; with wants_all_logits also
   // row −i after the token i places before the last.
   std::span<const float> logits(std::size_t task, std::int32_t row) const;
@@ -66,9 +60,18 @@ class Verifier {
   struct LogitRows {
     std::int32_t begin = 0, end = 0;
   };
+  // Memory of one verification on the host.
+  struct Scratch {
+    Distribution p;
+    std::vector<std::int32_t> path;
+  };
 
   // Runs the pass over all tasks' rows, and all work that must be done before results are read.
-  virtual void run(const StepInput& input);
+  virtual void run(const StepInput& input) = 0;
+  // verify() and observed() with the logits on the host. May run on several threads, each with its own scratch.
+  void verify_on_host(std::size_t task, VerifyResult& result, Scratch& scratch) const;
+  TopK observe_on_host(std::size_t task, std::int32_t row) const;
+
   const ScoreTask& task(std::size_t index) const { return tasks_[index]; }
   std::size_t n_tasks() const { return tasks_.size(); }
   std::int32_t first_logit_row(std::size_t task) const { return first_logit_row_[task]; }  // the index of its row 0
@@ -76,51 +79,11 @@ class Verifier {
   float* host_row(std::int32_t logit_row) const;
 
  private:
-  struct Scratch {
-    Distribution p;
-    std::vector<std::int32_t> path;
-  };
-  struct ObservedRow {
-    std::int32_t row = 0;
-    TopK top;
-  };
-  // One task's results, if they were made within score(): verify() and observed() take them.
-  struct EarlyResult {
-    bool verified = false;
-    VerifyResult result;
-    std::exception_ptr failure;
-    std::vector<ObservedRow> observed;
-    Scratch scratch;
-  };
-
-  void verify_together();
-  void choose_together();
-  void make_early(std::size_t index, EarlyResult& early) noexcept;
-  void accept_proposal(std::size_t index, VerifyResult& result, Scratch& scratch) const;
-
   Worker& worker_;
-  kernels::ThreadPool* pool_;
   std::span<const ScoreTask> tasks_;
   std::unique_ptr<float[]> logits_;            // [max_logit_rows, vocab]
   std::vector<std::int32_t> first_logit_row_;  // [n_task], of row 0
   StepRows rows_;
-  Scratch scratch_;
-  std::vector<EarlyResult> early_;     // [n_task] and more, reused
-  std::vector<std::size_t> together_;  // the tasks that are verified within score()
-};
-
-// The target as the engine takes it: the worker that runs its passes, and the verifier that uses them.
-struct Target {
-  // Verified on the host; `pool` as in Verifier.
-  template <std::derived_from<Worker> Runs>
-  Target(std::unique_ptr<Runs> runs,  // NOLINT(google-explicit-constructor): a worker is all that it takes
-         kernels::ThreadPool* pool = nullptr)
-      : worker(std::move(runs)), verifier(std::make_unique<Verifier>(*worker, pool)) {}
-  Target(std::unique_ptr<Worker> runs, std::unique_ptr<Verifier> answers)
-      : worker(std::move(runs)), verifier(std::move(answers)) {}
-
-  std::unique_ptr<Worker> worker;
-  std::unique_ptr<Verifier> verifier;
 };
 
 }  // namespace slip

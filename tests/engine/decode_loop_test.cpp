@@ -13,7 +13,7 @@
 #include <new>
 
 #include "engine/speculative/draft_model_proposer.h"
-#include "engine/speculative/verifier.h"
+#include "engine/speculative/local_verifier.h"
 #include "tests/engine/draft_tasks.h"
 #include "tests/engine/models/batch_step.h"
 #include "tests/engine/models/embedded_target.h"
@@ -168,7 +168,7 @@ class DecodeLoop {
   kernels::ThreadPool pool_;
   SamplingParams sampling_;
   LocalWorker worker_;
-  Verifier verifier_{worker_};
+  LocalVerifier verifier_{worker_};
   DraftModelProposer proposer_{{.n_pages = 200, .max_running = kSequences}, worker_.config(), pool_};
   std::vector<std::shared_ptr<LiveDraft>> live_drafts_;
   std::vector<std::vector<std::int32_t>> tokens_;

@@ -145,7 +145,7 @@ TEST(DeviceVerifier, OnlyRowsThatAreAskedForAreVerifiedAndObserved) {
   four.tasks[1].wants_all_logits = four.tasks[1].needs_logits = true;
   four.tasks[2].wants_logits = false;
   four.tasks[2].sequence = nullptr;
-  Verifier host(four.bench.worker);
+  LocalVerifier host(four.bench.worker);
   host.score(four.tasks);
   std::array<VerifyResult, 4> expected;
   std::vector<TopK> seen;
@@ -174,7 +174,7 @@ TEST(DeviceVerifier, OnlyRowsThatAreAskedForAreVerifiedAndObserved) {
 TEST(DeviceVerifier, TheRowsThatCrossAreTheirs) {
   const auto weights = tiny_draft(tiny_draft_config(300), 2);
   FourTasks four(*weights);
-  Verifier host(four.bench.worker);
+  LocalVerifier host(four.bench.worker);
   host.score(four.tasks);
   std::vector<std::vector<float>> expected;
   std::vector<VerifyResult> results(4);
@@ -232,7 +232,7 @@ TEST(DeviceVerifier, StepsOfOneShapeAreCapturedOnce) {
 TEST(DeviceVerifier, AGrowingAnswerMovesTheTablesAndNoResult) {
   const auto weights = tiny_draft(tiny_draft_config(300), 2);
   FourTasks four(*weights);
-  Verifier host(four.bench.worker);
+  LocalVerifier host(four.bench.worker);
   four.sampling = {.temperature = 0.9F, .presence_penalty = 0.5F, .logit_bias = {{9, 1.0F}, {4, -1.0F}}, .seed = 4};
   for (auto& pages : four.pages) ASSERT_TRUE(pages->reserve(40));
   for (int step = 0; step < 12; ++step) {

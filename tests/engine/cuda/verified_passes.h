@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/cuda/device_verifier.h"
+#include "engine/speculative/local_verifier.h"
 #include "engine/speculative/token_path.h"
 #include "tests/engine/sampling_parameters.h"
 #include "tests/engine/tiny_draft.h"
@@ -160,7 +161,7 @@ class VerifiedPasses {
   std::int32_t below(std::int32_t n) { return std::uniform_int_distribution<std::int32_t>(0, n - 1)(random_); }
 
   DeviceWorker worker_;
-  Verifier host_;
+  LocalVerifier host_;
   DeviceVerifier device_;
   std::mt19937 random_;
   std::vector<VerifiedSequence> sequences_;

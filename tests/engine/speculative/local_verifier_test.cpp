@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/speculative/verifier.h"
+#include "engine/speculative/local_verifier.h"
 
 #include <gtest/gtest.h>
 
@@ -33,10 +33,10 @@ std::vector<float> row_of(const Verifier& verifier, std::size_t task, std::int32
 }
 
 // Two prompts, one of them unfinished, a chain and a tree in one pass: each row depends on its own path alone.
-TEST(Verifier, EveryRowSeesItsOwnPathAndNothingElse) {
+TEST(LocalVerifier, EveryRowSeesItsOwnPathAndNothingElse) {
   const ToyLanguage language;
   ToyWorker worker(language);
-  Verifier verifier(worker);
+  LocalVerifier verifier(worker);
   const std::vector<std::int32_t> prompt{1, 2, 3, 4, 5};
   const Proposal chain = proposal_of({7, 8, 9}, {-1, 0, 1});
   //      root
@@ -68,10 +68,10 @@ TEST(Verifier, EveryRowSeesItsOwnPathAndNothingElse) {
   EXPECT_EQ(row_of(verifier, 0, 0), language.logits(std::vector<std::int32_t>{1, 2, 3, 4, 5, 8, 11, 12}));
 }
 
-TEST(Verifier, EveryRowOfAPromptHasLogitsWhenTheyAreWanted) {
+TEST(LocalVerifier, EveryRowOfAPromptHasLogitsWhenTheyAreWanted) {
   const ToyLanguage language;
   ToyWorker worker(language);
-  Verifier verifier(worker);
+  LocalVerifier verifier(worker);
   const std::vector<std::int32_t> prompt{1, 2, 3, 4, 5};
   const Proposal chain = proposal_of({7, 8}, {-1, 0});
   std::vector<PageTable> pages;
@@ -96,10 +96,10 @@ TEST(Verifier, EveryRowOfAPromptHasLogitsWhenTheyAreWanted) {
   EXPECT_EQ(row_of(verifier, 3, 0), after(5));
 }
 
-TEST(Verifier, VerifiesByTheRequestsDistributionAndObservesRawRows) {
+TEST(LocalVerifier, VerifiesByTheRequestsDistributionAndObservesRawRows) {
   const ToyLanguage language;
   ToyWorker worker(language);
-  Verifier verifier(worker);
+  LocalVerifier verifier(worker);
   EXPECT_FALSE(verifier.verifies_on_device({}));
   const std::vector<std::int32_t> tokens{1, 2, 3};
   const SamplingParams sampling{.temperature = 0.7F, .frequency_penalty = 1, .seed = 3};
@@ -188,7 +188,7 @@ class TogetherTest : public ::testing::Test {
 };
 
 TEST_F(TogetherTest, SequencesVerifiedOnThreadsGetWhatEachGetsAlone) {
-  Verifier alone(worker_), together(worker_, &pool_);
+  LocalVerifier alone(worker_), together(worker_, &pool_);
   const auto given = tasks();
   for (int step = 0; step < 2; ++step) {
     alone.score(given);
@@ -236,7 +236,7 @@ class BreaksALogit final : public Worker {
 
 TEST_F(TogetherTest, ABrokenLogitFailsItsOwnSequenceInItsOwnStep) {
   BreaksALogit worker(worker_);
-  Verifier verifier(worker, &pool_);
+  LocalVerifier verifier(worker, &pool_);
   const auto given = tasks();
   worker.row = 5;  // of sequence 1, which has rows 5 to 9
   verifier.score(given);
@@ -254,10 +254,10 @@ TEST_F(TogetherTest, ABrokenLogitFailsItsOwnSequenceInItsOwnStep) {
   EXPECT_NO_THROW(verifier.verify(1, result));
 }
 
-TEST(VerifierNegative, APathThatWasNotMovedIsNoticed) {
+TEST(LocalVerifierNegative, APathThatWasNotMovedIsNoticed) {
   const ToyLanguage language;
   ToyWorker worker(language);
-  Verifier verifier(worker);
+  LocalVerifier verifier(worker);
   const std::vector<std::int32_t> prompt{1, 2, 3}, added{12};
   const Proposal tree = proposal_of({7, 8}, {-1, -1});
   PageTable pages(worker.cache());
