@@ -59,7 +59,7 @@ Profile measured(const ProfileOptions& options) {
                   measure_model(folder_name(options.target), target.weights, pool, redraw_line),
                   std::nullopt,
                   {}};
-  profile.other = measure_other_costs(profile.target.costs, target.weights, pool, redraw_line);
+  profile.other = measure_other_costs(target.weights, pool, redraw_line);
   if (!options.draft.empty()) {
     const auto draft = load_draft_weights(options.draft, dtype, target);
     profile.draft = measure_model(folder_name(options.draft), draft, pool, redraw_line);

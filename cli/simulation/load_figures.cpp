@@ -37,7 +37,8 @@ bool meets(const ReplyFigures& reply, const SloTargets& targets) {
 
 nlohmann::json summarize(const std::vector<LoadFigures>& runs, const SloTargets& targets) {
   std::vector<double> ttft, itl, e2e;
-  std::int64_t completed = 0, rejected = 0, failed = 0, met = 0, tokens = 0, accepted = 0, first_rejections = 0;
+  std::int64_t completed = 0, rejected = 0, failed = 0, met = 0, tokens = 0, steps = 0, accepted = 0,
+               first_rejections = 0;
   double elapsed_s = 1e-9;
   for (const LoadFigures& run : runs) {
     elapsed_s += run.elapsed_s;
@@ -48,6 +49,7 @@ nlohmann::json summarize(const std::vector<LoadFigures>& runs, const SloTargets&
       ++completed;
       met += meets(reply, targets) ? 1 : 0;
       tokens += reply.completion_tokens;
+      steps += reply.steps;
       accepted += reply.accepted;
       first_rejections += reply.first_rejections;
       ttft.push_back(reply.ttft_ms);
@@ -60,6 +62,7 @@ nlohmann::json summarize(const std::vector<LoadFigures>& runs, const SloTargets&
                             {"failed", failed},        {"alpha", static_cast<double>(accepted) / tested},
                             {"ttft_ms", spread(ttft)}, {"itl_ms", spread(itl)},
                             {"e2e_ms", spread(e2e)},   {"tokens_per_s", static_cast<double>(tokens) / elapsed_s}};
+  if (steps > 0) figures["accepted_length"] = static_cast<double>(tokens) / static_cast<double>(steps);
   if (!targets.any()) return figures;
   const auto all = static_cast<double>(std::max<std::int64_t>(1, completed + rejected + failed));
   figures["attainment"] = static_cast<double>(met) / all;

@@ -12,9 +12,9 @@
 #include "checkpoints/strict_json.h"
 #include "cli/simulation/decoding.h"
 #include "cli/simulation/samples.h"
+#include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
-#include "engine/cuda/make_target.h"
 #include "engine/engine.h"
 
 namespace slip {
@@ -134,16 +134,39 @@ ModelProfile model_of(const json& object, const std::string& where) {
   return model;
 }
 
-// Keeps the times of plain decoding's steps.
-class StepTimesTaken final : public StepListener {
+// A target that keeps the time of its last pass.
+class TimedTarget final : public Worker {
  public:
+  explicit TimedTarget(std::unique_ptr<Worker> worker) : worker_(std::move(worker)) {}
+  void run(const StepInput& input, StepOutput& output) override {
+    const std::int64_t start_us = monotonic_us();
+    worker_->run(input, output);
+    pass_us_ = monotonic_us() - start_us;
+  }
+  const ModelConfig& config() const override { return worker_->config(); }
+  PagePool& cache() override { return worker_->cache(); }
+  std::int32_t max_rows() const override { return worker_->max_rows(); }
+  std::int32_t max_logit_rows() const override { return worker_->max_logit_rows(); }
+  std::int64_t pass_us() const { return pass_us_; }
+
+ private:
+  std::unique_ptr<Worker> worker_;
+  std::int64_t pass_us_ = 0;
+};
+
+// Keeps what plain decoding's steps take beside their passes. A difference within a step: between steps, the speed of
+// some machines changes by more than that.
+class TimesBesidePasses final : public StepListener {
+ public:
+  explicit TimesBesidePasses(const TimedTarget& target) : target_(target) {}
   void on_step(const StepFigures& figures) noexcept override {
     if (figures.n_prefilling > 0 || figures.n_decoding == 0) return;
-    us_.add(static_cast<double>(figures.step_us));
+    us_.add(static_cast<double>(figures.step_us - target_.pass_us()));
   }
   double median_us() const { return us_.median(); }
 
  private:
+  const TimedTarget& target_;
   Samples us_;
 };
 
@@ -153,17 +176,17 @@ class NoSink final : public TokenSink {
   void on_finished(const RequestSummary&) override {}
 };
 
-// Median time of an engine's step that decodes `n` answers.
-double step_us_of(const std::shared_ptr<const ModelWeights>& weights, kernels::ThreadPool& pool, std::int32_t n) {
+// Median time that an engine's step takes beside its pass while it decodes `n` answers.
+double us_beside_pass(const std::shared_ptr<const ModelWeights>& weights, kernels::ThreadPool& pool, std::int32_t n) {
   constexpr std::int32_t kPrompt = 64, kAnswer = 48;
   EngineOptions options;
   options.k = 0;
   options.max_running = n;
   const std::int32_t pages = n * (PagePool::pages_for(kPrompt + kAnswer) + 1);
-  const WorkerSize size{options.prefill_chunk + n + 1, n + 1, pages};
-  Target target = make_target(nullptr, weights, size, pool);
-  StepTimesTaken times;
-  Engine engine(options, std::move(target), nullptr, pool, nullptr, {&times});
+  auto target = std::make_unique<TimedTarget>(
+      std::make_unique<LocalWorker>(weights, options.prefill_chunk + n + 1, n + 1, pages, pool));
+  TimesBesidePasses times(*target);
+  Engine engine(options, Target(std::move(target), &pool), nullptr, pool, nullptr, {&times});
   for (std::int32_t i = 0; i < n; ++i) {
     Request request;
     request.id = RequestId{static_cast<std::uint64_t>(i) + 1};
@@ -222,14 +245,10 @@ ModelProfile measure_model(const std::string& name, const std::shared_ptr<const 
   return {name, costs, error_of(costs, all.subspan(n_terms))};
 }
 
-OtherCosts measure_other_costs(const PassCosts& target, const std::shared_ptr<const ModelWeights>& weights,
-                               kernels::ThreadPool& pool, const ProfileObserver& observer) {
+OtherCosts measure_other_costs(const std::shared_ptr<const ModelWeights>& weights, kernels::ThreadPool& pool,
+                               const ProfileObserver& observer) {
   observer("profile: steps of the engine");
-  constexpr std::int64_t kMeanContext = 64 + 48 / 2;  // of step_us_of()
-  const auto beside_us = [&](std::int32_t n) {
-    return positive(step_us_of(weights, pool, n) - target.us(pass_shape(n, 1, kMeanContext)));
-  };
-  const double one_us = beside_us(1), all_us = beside_us(kSequences);
+  const double one_us = us_beside_pass(weights, pool, 1), all_us = us_beside_pass(weights, pool, kSequences);
   OtherCosts other;
   other.row_us = positive(all_us - one_us) / (kSequences - 1);
   other.step_us = positive(one_us - other.row_us);

@@ -56,7 +56,7 @@ ModelProfile measure_model(const std::string& name, const std::shared_ptr<const 
                            kernels::ThreadPool& pool, const ProfileObserver& observer);
 
 // Measures what plain decoding's steps take beside their passes, with one answer and with several. request_us is 0.
-OtherCosts measure_other_costs(const PassCosts& target, const std::shared_ptr<const ModelWeights>& weights,
-                               kernels::ThreadPool& pool, const ProfileObserver& observer);
+OtherCosts measure_other_costs(const std::shared_ptr<const ModelWeights>& weights, kernels::ThreadPool& pool,
+                               const ProfileObserver& observer);
 
 }  // namespace slip

@@ -16,6 +16,7 @@ ReplyFigures answered(double ttft_ms, double e2e_ms, std::int64_t tokens) {
   reply.completion_tokens = tokens;
   reply.accepted = 3;
   reply.first_rejections = 1;
+  reply.steps = 2;
   return reply;
 }
 
@@ -32,6 +33,7 @@ TEST(LoadFigures, CountAndSpreadWhatWasAnswered) {
   EXPECT_EQ(figures["rejected"], 1);
   EXPECT_EQ(figures["failed"], 1);
   EXPECT_EQ(figures["alpha"], 0.75);
+  EXPECT_EQ(figures["accepted_length"], 10);
   EXPECT_EQ(figures["ttft_ms"]["mean"], 20);
   EXPECT_EQ(figures["e2e_ms"]["p50"], 100);
   EXPECT_NEAR(figures["tokens_per_s"].get<double>(), 10, 1e-6);
