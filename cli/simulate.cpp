@@ -78,8 +78,10 @@ RecordedTraffic recorded_traffic(const std::string& file) {
   std::map<std::string, std::int32_t> index_of;
   for (const TopicFigures& topic : topic_figures(ledger)) {
     index_of[topic.topic] = static_cast<std::int32_t>(traffic.topics.size());
-    traffic.topics.push_back(
-        {.name = topic.topic, .alpha = topic.recent_alpha.value_or(topic.alpha.value_or(0)), .share = 0});
+    traffic.topics.push_back({.name = topic.topic,
+                              .alpha = topic.recent_alpha.value_or(topic.alpha.value_or(0)),
+                              .share = 0,
+                              .drafted_share = std::clamp(topic.drafted_share.value_or(1), 0.0, 1.0)});
   }
   const Sheet sheet = ledger.view("recent_requests", kMostRecorded);
   for (std::size_t i = sheet.rows.size(); i-- > 0;) {

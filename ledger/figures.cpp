@@ -170,6 +170,7 @@ std::vector<TopicFigures> topic_figures(const LedgerReader& ledger) {
     one.version_gain_interval = interval(row, "version_gain_low", "version_gain_high");
     one.accepted_length = row.number("accepted_length");
     one.tokens_per_s = row.number("tokens_per_s");
+    one.drafted_share = row.number("drafted_share");
     topics.push_back(std::move(one));
   }
   return topics;

@@ -54,6 +54,7 @@ struct TopicFigures {
   std::optional<double> version_gain;                 // the same, for the text that the current version has served
   std::optional<Interval> version_gain_interval;
   std::optional<double> accepted_length, tokens_per_s;
+  std::optional<double> drafted_share;  // of the steps after the first of each request, those with a proposal
 };
 
 // A row of the view `trend`.

@@ -85,10 +85,12 @@ served AS (
          1.0 * SUM(accepted) FILTER (WHERE age <= 20)
            / NULLIF(SUM(accepted + first_rejections) FILTER (WHERE age <= 20), 0) AS recent_alpha,
          1.0 * SUM(output_tokens) / NULLIF(SUM(steps), 0) AS accepted_length,
-         1000.0 * SUM(output_tokens) / NULLIF(SUM(total_ms), 0) AS tokens_per_s,
+         1000.0 * SUM(output_tokens) / NULLIF(SUM(total_ms), 0) AS tokens_per_s, SUM(steps) - COUNT(*) AS decoding_steps,
          SUM(swaps) AS swaps, MAX(last_version) FILTER (WHERE age = 1) AS version, MAX(draft) FILTER (WHERE age = 1) AS draft,
          MIN(finished_us) AS first_us, MAX(finished_us) AS last_us
   FROM numbered GROUP BY topic),
+proposed AS (
+  SELECT topic, SUM(reached) AS drafted_steps FROM scoped_acceptance WHERE position = 0 GROUP BY topic),
 decided AS (
   SELECT topic, COUNT(*) FILTER (WHERE kind = 'publish') AS published, COUNT(*) FILTER (WHERE kind = 'refuse') AS refused,
          COUNT(*) FILTER (WHERE kind = 'rollback') AS rolled_back, COUNT(*) FILTER (WHERE kind = 'drift') AS drift_events
@@ -96,9 +98,10 @@ decided AS (
 SELECT topic, requests, alpha, recent_alpha, t.alpha_same_text, t.base_alpha, t.gain, t.gain_low, t.gain_high,
        t.scored_requests, v.gain AS version_gain, v.gain_low AS version_gain_low, v.gain_high AS version_gain_high,
        accepted_length, t.length_same_text, t.base_length, tokens_per_s, s.draft, s.version,
+       1.0 * drafted_steps / NULLIF(decoding_steps, 0) AS drafted_share,
        IFNULL(published, 0) AS published, IFNULL(refused, 0) AS refused, IFNULL(rolled_back, 0) AS rolled_back,
        IFNULL(drift_events, 0) AS drift_events, swaps, accepted, first_rejections, first_us, last_us
-FROM served s LEFT JOIN topic_gain t USING (topic) LEFT JOIN decided USING (topic)
+FROM served s LEFT JOIN topic_gain t USING (topic) LEFT JOIN decided USING (topic) LEFT JOIN proposed USING (topic)
      LEFT JOIN version_gain v ON v.draft = s.draft AND v.version = s.version
 ORDER BY topic)sql"};
 }

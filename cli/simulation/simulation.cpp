@@ -115,10 +115,16 @@ class SimulatedTarget final : public Worker {
 // greedy chains and ends them early, as DraftModelProposer does; siblings it has none.
 class SimulatedDraft final : public Proposer {
  public:
+  // What a topic's draft knows.
+  struct Knowledge {
+    DraftConfidence confidence;
+    double drafted_share = 1;  // as in SimulatedTopic
+  };
   // REQUIRES: the simulation has the draft's costs, if any draft has an α.
-  SimulatedDraft(const Simulation& simulation, std::map<std::uint64_t, DraftConfidence> confidences)
+  SimulatedDraft(const Simulation& simulation, std::map<std::uint64_t, Knowledge> knowledge)
       : costs_(simulation.draft.value_or(simulation.target)),
-        confidences_(std::move(confidences)),
+        knowledge_(std::move(knowledge)),
+        is_planned_(simulation.options.adaptive_k),
         seed_(simulation.seed) {}
 
   bool drafts_for(const SequenceRef& sequence) const override { return sequence.live_draft != nullptr; }
@@ -144,7 +150,10 @@ class SimulatedDraft final : public Proposer {
   }
 
   std::int32_t ready_depth(const SequenceRef& sequence) override {
-    return unread(sequence) > kMostUnreadRows ? 0 : kMaxProposalNodes;
+    if (unread(sequence) > kMostUnreadRows) return 0;
+    if (!is_planned_) return kMaxProposalNodes;
+    const double luck = luck_of(sequence, 2, static_cast<std::int32_t>(std::ssize(sequence.tokens)));
+    return luck < knowledge_of(sequence).drafted_share ? kMaxProposalNodes : 0;
   }
 
   void propose(std::span<const DraftTask> tasks) override {
@@ -190,22 +199,28 @@ class SimulatedDraft final : public Proposer {
     return n_tokens - 1 - (found == n_read_.end() ? 0 : std::min(found->second, n_tokens - 1));
   }
 
+  const Knowledge& knowledge_of(const SequenceRef& sequence) const {
+    return knowledge_.at(sequence.live_draft->id().value);
+  }
+  // A number in [0, 1) for a purpose at a position.
+  double luck_of(const SequenceRef& sequence, std::uint32_t purpose, std::int32_t position) const {
+    return uniform({seed_ + kLuck + sequence.id.value, purpose, static_cast<std::uint32_t>(position)},
+                   RandomPurpose::kDraft);
+  }
+
   void grow(DraftChain& chain) const {
     const SequenceRef& sequence = *chain.sequence;
     const Proposal& proposal = *chain.proposal;
     const auto position = static_cast<std::int32_t>(std::ssize(sequence.tokens) - 1 + std::ssize(proposal.tokens));
-    const auto address = [&](std::uint32_t index) {
-      return uniform({seed_ + kLuck + sequence.id.value, index, static_cast<std::uint32_t>(position)},
-                     RandomPurpose::kDraft);
-    };
-    const double probability = confidences_.at(sequence.live_draft->id().value).at(address(0));
+    const double probability = knowledge_of(sequence).confidence.at(luck_of(sequence, 0, position));
     const std::int32_t last = proposal.tokens.empty() ? sequence.tokens.back() : proposal.tokens.back();
     const std::int32_t right = token_after(last, position);
-    chain.add(address(1) < probability ? right : (right + 1) % kWords, std::log(probability));
+    chain.add(luck_of(sequence, 1, position) < probability ? right : (right + 1) % kWords, std::log(probability));
   }
 
   PassCosts costs_;
-  std::map<std::uint64_t, DraftConfidence> confidences_;
+  std::map<std::uint64_t, Knowledge> knowledge_;
+  bool is_planned_;  // draft lengths are
   std::uint64_t seed_;
   std::unordered_map<std::uint64_t, std::int32_t> n_read_;  // committed tokens, by request
 };
@@ -265,19 +280,19 @@ class SimulatedClient final : public TokenSink {
 LoadFigures simulate(const Simulation& simulation, const std::vector<Arrival>& arrivals) {
   const EventClock clock;
   std::vector<std::shared_ptr<LiveDraft>> drafts;  // of each topic; null: none
-  std::map<std::uint64_t, DraftConfidence> confidences;
+  std::map<std::uint64_t, SimulatedDraft::Knowledge> knowledge;
   for (const SimulatedTopic& topic : simulation.topics) {
     const DraftId id{static_cast<std::uint32_t>(drafts.size()) + 1};
     const bool drafts_for = topic.alpha > 0 && simulation.draft;
     drafts.push_back(drafts_for ? std::make_shared<LiveDraft>(id, topic.name) : nullptr);
-    if (drafts_for) confidences.emplace(id.value, topic.alpha);
+    if (drafts_for) knowledge.insert({id.value, {DraftConfidence(topic.alpha), topic.drafted_share}});
   }
   const EngineOptions& options = simulation.options;
   const std::int32_t decoding_rows = options.max_running * (1 + std::min(options.k, kMaxProposalNodes));
   Engine engine(options,
                 Target(std::make_unique<SimulatedTarget>(simulation, decoding_rows + options.prefill_chunk,
                                                          decoding_rows + options.max_running)),
-                nullptr, std::make_unique<SimulatedDraft>(simulation, std::move(confidences)), nullptr, {});
+                nullptr, std::make_unique<SimulatedDraft>(simulation, std::move(knowledge)), nullptr, {});
   LoadFigures run;
   run.replies.resize(arrivals.size());
   TopicTurns turns(simulation.topics);

@@ -20,6 +20,9 @@ struct SimulatedTopic {
   double alpha = 0;  // 0 … 1; 0: it has no draft
   std::int32_t prompt_tokens = 100;
   double share = 1;  // of the requests, relative to the other topics'
+  // Share of the decoding steps in which the planner lets the draft propose: elsewhere nothing made it expect a hit.
+  // α is that of these steps. Fixed lengths propose in every step.
+  double drafted_share = 1;
 };
 
 struct Simulation {
@@ -36,11 +39,10 @@ struct Simulation {
 
 // Runs the arrivals to the end of the last answer and returns what their clients would have seen. This is the engine on
 // an event clock: its queue, admission, planner and proposers' interface run as they are. Only the passes are replaced,
-// by their costs, and the draft's luck, by its acceptance rate. The draft is calibrated: the probability p of its own
-// token is drawn from the density with mean α of u^((1 − α) / α), u uniform, and the token is right with probability p,
-// at any depth. Deterministic for a seed. Sets the process's monotonic_source for the call. Threads: one at a time in a
-// process.
-// REQUIRES: arrivals' topics are indices of `topics`.
+// by their costs, and the draft's luck, by its acceptance rate. The draft is calibrated: it draws the probability of
+// its own token from DraftConfidence, and the token is right with that probability, at any depth. Deterministic for a
+// seed. Sets the process's monotonic_source for the call. Threads: one at a time in a process. REQUIRES: arrivals'
+// topics are indices of `topics`.
 LoadFigures simulate(const Simulation& simulation, const std::vector<Arrival>& arrivals);
 
 }  // namespace slip

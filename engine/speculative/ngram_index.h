@@ -21,7 +21,7 @@ class NgramIndex {
   // The token that followed the longest n-gram. If it occurred several times, the last 32 places compared vote, and of
   // equally frequent tokens the latest wins. Places of one token count only where none of two tokens was found.
   struct Match {
-    std::int32_t length = 0;                 // 0: no n-gram of two tokens or more
+    std::int32_t length = 0;                 // 0: none was found
     std::int32_t token = -1;                 // the one that followed
     std::int32_t n_places = 0, n_agree = 0;  // places of this n-gram, and those followed by `token`
   };

@@ -165,6 +165,16 @@ TEST_F(ViewsTest, NegativeAlphaIsNotAcceptedOverProposed) {
   EXPECT_NEAR(real("SELECT alpha FROM recent_requests"), 0.6, 1e-12);
 }
 
+// The first step of a request reads its prompt, and proposes nothing.
+TEST_F(ViewsTest, TheDraftedShareIsOfTheStepsAfterTheFirst) {
+  RequestRow row = sample_request("sql", kSampleStartUs, 6, 4);
+  row.steps = 21;
+  row.reached_at = {5, 3};
+  row.accepted_at = {3, 2};
+  write({row});
+  EXPECT_NEAR(real("SELECT drafted_share FROM topics"), 0.25, 1e-12);
+}
+
 TEST_F(ViewsTest, RealisedGainTakesTheParentsGainAway) {
   std::vector<LedgerRow> rows;
   const auto version = [&](std::uint64_t number, std::uint64_t parent, double live) {

@@ -64,6 +64,22 @@ TEST(Simulate, TheDraftIsAsOftenRightAsItsAcceptanceRateSays) {
   }
 }
 
+// In the other steps the planner is silent; fixed lengths draft in every step.
+TEST(Simulate, ADraftThatProposesInFewStepsBringsLess) {
+  std::vector<Arrival> arrivals;
+  for (int i = 0; i < 64; ++i) arrivals.push_back({0.01 * i, 128});
+  const auto accepted_length = [&](Simulation simulation, double drafted_share) {
+    simulation.topics.front().drafted_share = drafted_share;
+    return summarize({simulate(simulation, arrivals)})["accepted_length"].get<double>();
+  };
+  const double all = accepted_length(usual(0.6), 1), few = accepted_length(usual(0.6), 0.25);
+  EXPECT_GT(all, 1.7);
+  EXPECT_LT(few, 1.5);
+  EXPECT_GT(few, 1.1);
+  EXPECT_NEAR(accepted_length(usual(0.6), 0), 1, 0.01);
+  EXPECT_EQ(accepted_length(with_fixed(3, 0.6), 0.25), accepted_length(with_fixed(3, 0.6), 1));
+}
+
 TEST(Simulate, TheSameSeedGivesTheSameAnswersAndTimes) {
   const auto arrivals = poisson_arrivals(4, 10, 64, 7);
   const json first = summarize({simulate(usual(0.6), arrivals)});
