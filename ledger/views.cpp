@@ -90,7 +90,8 @@ served AS (
          MIN(finished_us) AS first_us, MAX(finished_us) AS last_us
   FROM numbered GROUP BY topic),
 proposed AS (
-  SELECT topic, SUM(reached) AS drafted_steps FROM scoped_acceptance WHERE position = 0 GROUP BY topic),
+  SELECT topic, SUM(reached) AS drafted_steps FROM scoped_acceptance JOIN served USING (topic)
+  WHERE position = 0 AND bucket_us + bucket_width_us > first_us GROUP BY topic),
 decided AS (
   SELECT topic, COUNT(*) FILTER (WHERE kind = 'publish') AS published, COUNT(*) FILTER (WHERE kind = 'refuse') AS refused,
          COUNT(*) FILTER (WHERE kind = 'rollback') AS rolled_back, COUNT(*) FILTER (WHERE kind = 'drift') AS drift_events

@@ -152,7 +152,7 @@ class SimulatedDraft final : public Proposer {
   std::int32_t ready_depth(const SequenceRef& sequence) override {
     if (unread(sequence) > kMostUnreadRows) return 0;
     if (!is_planned_) return kMaxProposalNodes;
-    const double luck = luck_of(sequence, 2, static_cast<std::int32_t>(std::ssize(sequence.tokens)));
+    const double luck = luck_of(sequence, Luck::kDrafts, static_cast<std::int32_t>(std::ssize(sequence.tokens)));
     return luck < knowledge_of(sequence).drafted_share ? kMaxProposalNodes : 0;
   }
 
@@ -202,20 +202,23 @@ class SimulatedDraft final : public Proposer {
   const Knowledge& knowledge_of(const SequenceRef& sequence) const {
     return knowledge_.at(sequence.live_draft->id().value);
   }
+  enum class Luck : std::uint32_t { kConfidence, kRight, kDrafts };
   // A number in [0, 1) for a purpose at a position.
-  double luck_of(const SequenceRef& sequence, std::uint32_t purpose, std::int32_t position) const {
-    return uniform({seed_ + kLuck + sequence.id.value, purpose, static_cast<std::uint32_t>(position)},
-                   RandomPurpose::kDraft);
+  double luck_of(const SequenceRef& sequence, Luck purpose, std::int32_t position) const {
+    return uniform(
+        {seed_ + kLuck + sequence.id.value, static_cast<std::uint32_t>(purpose), static_cast<std::uint32_t>(position)},
+        RandomPurpose::kDraft);
   }
 
   void grow(DraftChain& chain) const {
     const SequenceRef& sequence = *chain.sequence;
     const Proposal& proposal = *chain.proposal;
     const auto position = static_cast<std::int32_t>(std::ssize(sequence.tokens) - 1 + std::ssize(proposal.tokens));
-    const double probability = knowledge_of(sequence).confidence.at(luck_of(sequence, 0, position));
+    const double probability = knowledge_of(sequence).confidence.at(luck_of(sequence, Luck::kConfidence, position));
     const std::int32_t last = proposal.tokens.empty() ? sequence.tokens.back() : proposal.tokens.back();
     const std::int32_t right = token_after(last, position);
-    chain.add(luck_of(sequence, 1, position) < probability ? right : (right + 1) % kWords, std::log(probability));
+    chain.add(luck_of(sequence, Luck::kRight, position) < probability ? right : (right + 1) % kWords,
+              std::log(probability));
   }
 
   PassCosts costs_;

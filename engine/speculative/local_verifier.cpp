@@ -26,8 +26,8 @@ void LocalVerifier::run(const StepInput& input) {
     early.observed.clear();
   }
   StepOutput output;
-  output.logits = TensorView::contiguous(host_row(0), {std::ssize(input.logit_rows), worker_.config().vocab_size});
-  worker_.run(input, output);
+  output.logits = TensorView::contiguous(host_row(0), {std::ssize(input.logit_rows), worker().config().vocab_size});
+  worker().run(input, output);
   if (pool_ != nullptr && pool_->n_used() > 1) verify_together();
 }
 
@@ -39,7 +39,7 @@ void LocalVerifier::verify_together() {
   }
   std::size_t n_rows = 0;
   for (const std::size_t index : together_) n_rows += 1 + task(index).proposal->size();
-  const std::size_t n_logits = n_rows * static_cast<std::size_t>(worker_.config().vocab_size);
+  const std::size_t n_logits = n_rows * static_cast<std::size_t>(worker().config().vocab_size);
   if (together_.size() < 2 || n_logits < kLogitsWorthThreads) return;
   const auto make = [&](std::size_t at, int) { make_early(together_[at], early_[together_[at]]); };
   pool_->parallel_for(together_.size(), std::cref(make));

@@ -15,8 +15,7 @@ namespace slip {
 class LocalVerifier final : public Verifier {
  public:
   // Worker and pool outlive it. Without a pool every proposal is verified when verify() is called.
-  explicit LocalVerifier(Worker& worker, kernels::ThreadPool* pool = nullptr)
-      : Verifier(worker), worker_(worker), pool_(pool) {}
+  explicit LocalVerifier(Worker& worker, kernels::ThreadPool* pool = nullptr) : Verifier(worker), pool_(pool) {}
 
   bool verifies_on_device(const SamplingParams& /*sampling*/) const override { return false; }
   void verify(std::size_t task, VerifyResult& result) override;
@@ -41,7 +40,6 @@ class LocalVerifier final : public Verifier {
   void choose_together();
   void make_early(std::size_t index, EarlyResult& early) const noexcept;
 
-  Worker& worker_;
   kernels::ThreadPool* pool_;
   Scratch scratch_;
   std::vector<EarlyResult> early_;     // [n_task] and more, reused

@@ -11,11 +11,6 @@ namespace {
 constexpr int kMostLooked = 32;  // earlier places compared
 constexpr std::size_t kLeastSlots = 256, kMostSlots = 65536;
 
-// Fibonacci hashing: the upper bits are the mixed ones.
-std::size_t hash(std::uint64_t key, std::size_t n_slots) {
-  return static_cast<std::size_t>(key * 0x9E3779B97F4A7C15U >> 32U) & (n_slots - 1);
-}
-
 }  // namespace
 
 NgramIndex::NgramIndex(std::size_t most_tokens, std::size_t expected_tokens, std::int32_t shortest)
@@ -24,12 +19,9 @@ NgramIndex::NgramIndex(std::size_t most_tokens, std::size_t expected_tokens, std
   if (shortest == 1) ones_.latest = pairs_.latest;
 }
 
-std::int32_t& NgramIndex::Places::slot(std::uint64_t key) {
-  return latest[hash(key, latest.size())];
-}
-
-std::int32_t NgramIndex::Places::slot(std::uint64_t key) const {
-  return latest[hash(key, latest.size())];
+// Fibonacci hashing: the upper bits are the mixed ones.
+std::size_t NgramIndex::Places::slot(std::uint64_t key) const {
+  return static_cast<std::size_t>(key * 0x9E3779B97F4A7C15U >> 32U) & (latest.size() - 1);
 }
 
 std::int32_t NgramIndex::first() const {
@@ -63,7 +55,7 @@ void NgramIndex::append(std::int32_t token) {
   const std::int32_t at = n_ - 1;
   const auto follow = [at, this](Places& places, std::uint64_t key) {
     if (places.latest.empty()) return;
-    std::int32_t& latest = places.slot(key);
+    std::int32_t& latest = places.latest[places.slot(key)];
     places.earlier[index_of(at)] = latest;
     latest = at;
   };
@@ -85,7 +77,7 @@ void NgramIndex::for_each_match(std::span<const std::int32_t> committed, std::sp
   };
   bool found = false;
   const auto look_at = [&](const Places& places, std::uint64_t key, std::int32_t least) {
-    std::int32_t follower = places.slot(key);
+    std::int32_t follower = places.latest[places.slot(key)];
     for (int looked = 0; follower >= first() + least && looked < kMostLooked; ++looked) {
       const std::int32_t most = std::min({kLongest, n, follower - first()});
       std::int32_t length = 0;

@@ -46,8 +46,7 @@ class NgramIndex {
     std::vector<std::int32_t> latest;   // [power of two] by hash: position of the token that followed last
     std::vector<std::int32_t> earlier;  // [like tokens_] for the token here: position of an earlier one that followed
                                         // tokens of the same hash, or −1
-    std::int32_t& slot(std::uint64_t key);
-    std::int32_t slot(std::uint64_t key) const;
+    std::size_t slot(std::uint64_t key) const;  // in `latest`
   };
   // The last one or two tokens as a key of `ones_` or `pairs_`.
   static std::uint64_t key_of(std::int32_t last) { return static_cast<std::uint32_t>(last); }

@@ -10,7 +10,7 @@
 namespace slip {
 namespace {
 
-// Hit rates before any guess, by class.
+// Hit rates before any guess, by class. Only past answers are matched by one token, the first of each group.
 constexpr double kOwnPrior[PastAnswers::kLengths] = {0.1, 0.25, 0.4, 0.55, 0.7},
                  kPredictedPrior[PastAnswers::kLengths] = {0.4, 0.4, 0.6, 0.8, 0.9},
                  kPastPrior[PastAnswers::kClasses] = {0.2,  0.4, 0.4, 0.45, 0.75,   // one place
@@ -27,7 +27,7 @@ PromptLookup::Guess PromptLookup::from_own_text(const NgramIndex::Match& match) 
   if (match.length == 0) return {};
   const std::size_t kind = PastAnswers::length_class(match.length);
   const double prior = past_ == nullptr ? kOwnPrior[kind] : past_->own_rates[kind].rate(kOwnPrior[kind]);
-  return {match.token, own_rates_[kind].rate(prior), kind, match.length == 1};
+  return {match.token, own_rates_[kind].rate(prior), kind};
 }
 
 PromptLookup::Guess PromptLookup::from_past_answers(const NgramIndex::Match& match) const {

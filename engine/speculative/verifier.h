@@ -72,6 +72,7 @@ class Verifier {
   void verify_on_host(std::size_t task, VerifyResult& result, Scratch& scratch) const;
   TopK observe_on_host(std::size_t task, std::int32_t row) const;
 
+  Worker& worker() const { return worker_; }
   const ScoreTask& task(std::size_t index) const { return tasks_[index]; }
   std::size_t n_tasks() const { return tasks_.size(); }
   std::int32_t first_logit_row(std::size_t task) const { return first_logit_row_[task]; }  // the index of its row 0

@@ -175,6 +175,21 @@ TEST_F(ViewsTest, TheDraftedShareIsOfTheStepsAfterTheFirst) {
   EXPECT_NEAR(real("SELECT drafted_share FROM topics"), 0.25, 1e-12);
 }
 
+// Requests are deleted before the figures of acceptance that they went into.
+TEST_F(ViewsTest, TheDraftedShareLeavesOutStepsOfDeletedRequests) {
+  RequestRow old = sample_request("sql", kSampleStartUs, 6, 4), kept = old;
+  old.steps = kept.steps = 21;
+  old.reached_at = {20};
+  old.accepted_at = {6};
+  kept.finished_us += 3600 * kSecondUs;
+  kept.reached_at = {5};
+  kept.accepted_at = {3};
+  write({old, kept});
+  EXPECT_NEAR(real("SELECT drafted_share FROM topics"), 25.0 / 40, 1e-12);
+  database_.execute("DELETE FROM requests WHERE finished_us = " + std::to_string(kSampleStartUs));
+  EXPECT_NEAR(real("SELECT drafted_share FROM topics"), 0.25, 1e-12);
+}
+
 TEST_F(ViewsTest, RealisedGainTakesTheParentsGainAway) {
   std::vector<LedgerRow> rows;
   const auto version = [&](std::uint64_t number, std::uint64_t parent, double live) {
