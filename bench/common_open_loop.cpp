@@ -37,17 +37,19 @@ LoadFigures run_open_loop(const Endpoint& endpoint, const LoadCalls& calls, cons
   return run;
 }
 
-LoadFigures run_closed_loop(const Endpoint& endpoint, const LoadCalls& calls, std::size_t n, int clients,
-                            int max_tokens) {
+LoadFigures run_closed_loop(const Endpoint& endpoint, const LoadCalls& calls, const std::vector<Arrival>& requests,
+                            int clients) {
   LoadFigures run;
-  run.replies.resize(n);
+  run.replies.resize(requests.size());
   std::atomic<std::size_t> next{0};
   const auto start = SteadyClock::now();
   {
     std::vector<std::jthread> threads;
     for (int c = 0; c < clients; ++c) {
       threads.emplace_back([&] {
-        for (std::size_t i = next++; i < n; i = next++) run.replies[i] = send(endpoint, calls, i, max_tokens);
+        for (std::size_t i = next++; i < requests.size(); i = next++) {
+          run.replies[i] = send(endpoint, calls, i, requests[i].max_tokens);
+        }
       });
     }
   }

@@ -25,8 +25,8 @@ struct LoadCalls {
 LoadFigures run_open_loop(const Endpoint& endpoint, const LoadCalls& calls, const std::vector<Arrival>& arrivals,
                           std::size_t first_prompt = 0);
 
-// `clients` send prompts 0 to n − 1, each its next one after its last answer.
-LoadFigures run_closed_loop(const Endpoint& endpoint, const LoadCalls& calls, std::size_t n, int clients,
-                            int max_tokens);
+// `clients` send the same requests whatever their times, each its next one after its last answer.
+LoadFigures run_closed_loop(const Endpoint& endpoint, const LoadCalls& calls, const std::vector<Arrival>& requests,
+                            int clients);
 
 }  // namespace slip::bench

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/common_client.h"
@@ -27,9 +28,9 @@ namespace {
 using nlohmann::json;
 
 struct Options {
-  std::string url, trace, prompts, topic, target, draft, config, work = "build/load";
+  std::string url, trace, prompts, topic, target, draft, config, capacity_arm = "auto", work = "build/load";
   std::vector<std::string> arms;
-  double rate = 0, load = 0.5, scale = 1, duration_s = 30, temperature = 0;
+  double rate = 0, load = 0.5, scale = 0, duration_s = 30, temperature = 0, ttft_ms = 0, tpot_ms = 0;
   int max_tokens = 128, rounds = 3, capacity_clients = 8;
   std::size_t capacity_requests = 64;
   std::uint64_t seed = 1;
@@ -61,19 +62,49 @@ LoadCalls calls_of(const Options& options) {
   return {read_prompts(options.prompts), options.topic, options.temperature};
 }
 
-std::vector<Arrival> arrivals_of(const Options& options, double rate, std::uint64_t seed) {
-  if (!options.trace.empty()) {
-    return trace_arrivals(options.trace, {options.scale, options.duration_s, options.max_tokens});
+bool rate_is_missing(const Options& options) {
+  return options.rate <= 0 && (options.trace.empty() || options.scale == 0);
+}
+
+SloTargets targets_of(const Options& options) {
+  return {static_cast<std::int64_t>(1e3 * options.tpot_ms), static_cast<std::int64_t>(1e3 * options.ttft_ms)};
+}
+
+// The trace, so much faster or slower that it fills `seconds` at `rate`, if no scale is given.
+std::vector<Arrival> trace_of(const Options& options, double rate, double seconds) {
+  const double given = options.scale > 0 ? options.scale : 1;
+  std::vector<Arrival> arrivals = trace_arrivals(options.trace, {.scale = given, .max_tokens = options.max_tokens});
+  if (options.scale > 0) return arrivals;
+  const auto n = static_cast<std::size_t>(std::max(1.0, rate * seconds));
+  if (n < arrivals.size()) arrivals.resize(n);
+  const double span_s = std::max(arrivals.back().at_s, 1e-3);
+  return replay_arrivals(std::move(arrivals), {.scale = span_s / seconds});
+}
+
+// Of each round; those of a trace are its successive stretches.
+std::vector<std::vector<Arrival>> arrivals_of(const Options& options, double rate, int rounds) {
+  std::vector<std::vector<Arrival>> all(static_cast<std::size_t>(rounds));
+  if (options.trace.empty()) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i] = poisson_arrivals(rate, options.duration_s, options.max_tokens, options.seed + i);
+    }
+    return all;
   }
-  return poisson_arrivals(rate, options.duration_s, options.max_tokens, seed);
+  for (Arrival arrival : trace_of(options, rate, options.duration_s * rounds)) {
+    const auto round = static_cast<std::size_t>(arrival.at_s / options.duration_s);
+    if (round >= all.size()) break;
+    arrival.at_s -= options.duration_s * static_cast<double>(round);
+    all[round].push_back(arrival);
+  }
+  return all;
 }
 
 json run_url(const Options& options) {
-  if (options.rate <= 0 && options.trace.empty()) {
-    throw Error(ErrorCode::kInvalidArgument, "no load is given", "give --rate or --trace");
+  if (rate_is_missing(options)) {
+    throw Error(ErrorCode::kInvalidArgument, "no load is given", "give --rate, or --trace with --scale");
   }
-  return summarize(
-      {run_open_loop(parse_url(options.url), calls_of(options), arrivals_of(options, options.rate, options.seed))});
+  const auto arrivals = arrivals_of(options, options.rate, /*rounds=*/1);
+  return summarize({run_open_loop(parse_url(options.url), calls_of(options), arrivals.front())}, targets_of(options));
 }
 
 // An arm keeps its data directory over the rounds, so its drafts go on learning.
@@ -90,11 +121,19 @@ Service start(const Options& options, const std::string& arm) {
   return Service(slipstream_beside(), arguments, folder / "service.log");
 }
 
-// Requests per second of the static draft with closed-loop clients.
+void delete_data(const Options& options) {
+  for (const std::string& arm : options.arms) std::filesystem::remove_all(std::filesystem::path(options.work) / arm);
+}
+
+// Requests per second of one arm with closed-loop clients, whose answers are as long as the load's.
 double capacity(const Options& options, const LoadCalls& calls) {
-  const Service service = start(options, "auto");
-  const LoadFigures run = run_closed_loop(service.endpoint(), calls, options.capacity_requests,
-                                          options.capacity_clients, options.max_tokens);
+  std::vector<Arrival> requests(options.capacity_requests, Arrival{.max_tokens = options.max_tokens});
+  if (!options.trace.empty()) {
+    const auto trace = trace_arrivals(options.trace, {.max_tokens = options.max_tokens});
+    for (std::size_t i = 0; i < requests.size(); ++i) requests[i] = trace[i % trace.size()];
+  }
+  const Service service = start(options, options.capacity_arm);
+  const LoadFigures run = run_closed_loop(service.endpoint(), calls, requests, options.capacity_clients);
   const auto answered = std::count_if(run.replies.begin(), run.replies.end(),
                                       [](const ReplyFigures& reply) { return reply.status == 200; });
   if (answered == 0) throw Error(ErrorCode::kUnavailable, "no request was answered while capacity was measured");
@@ -145,18 +184,22 @@ json compare(const Options& options, const std::map<std::string, std::vector<Loa
 // to round, so that drift of the machine favours none.
 json run_arms(const Options& options) {
   const LoadCalls calls = calls_of(options);
-  for (const std::string& arm : options.arms) std::filesystem::remove_all(std::filesystem::path(options.work) / arm);
+  delete_data(options);
   json result = {{"rounds", options.rounds}, {"duration_s", options.duration_s}};
   double rate = options.rate;
-  if (rate <= 0 && options.trace.empty()) {
+  if (rate_is_missing(options)) {
     result["capacity_per_s"] = capacity(options, calls);
+    delete_data(options);  // else the load's arms would know more than the arm that did not measure it
     rate = options.load * result["capacity_per_s"].get<double>();
   }
-  result["rate_per_s"] = rate;
+  const auto rounds = arrivals_of(options, rate, options.rounds);
+  std::size_t n_arrivals = 0;
+  for (const auto& arrivals : rounds) n_arrivals += arrivals.size();
+  result["rate_per_s"] = static_cast<double>(n_arrivals) / (options.duration_s * options.rounds);
   std::map<std::string, std::vector<LoadFigures>> runs;
   std::size_t first_prompt = 0;
   for (int round = 0; round < options.rounds; ++round) {
-    const auto arrivals = arrivals_of(options, rate, options.seed + static_cast<std::uint64_t>(round));
+    const auto& arrivals = rounds[static_cast<std::size_t>(round)];
     std::vector<std::string> order = options.arms;
     if (round % 2 == 1) std::reverse(order.begin(), order.end());
     for (const std::string& arm : order) {
@@ -167,7 +210,7 @@ json run_arms(const Options& options) {
     first_prompt += arrivals.size();
   }
   cli::redraw_line("");
-  for (const auto& [arm, its] : runs) result["arms"][arm] = summarize(its);
+  for (const auto& [arm, its] : runs) result["arms"][arm] = summarize(its, targets_of(options));
   result["first_arm"] = options.arms.front();
   result["first_arm_to"] = compare(options, runs, result["arms"]);
   return result;
@@ -177,6 +220,10 @@ void print_row(const json& result) {
   std::printf("completed %ld · rejected (429) %ld · failed %ld · α %.3f · %.1f tokens/s\n",
               result["completed"].get<long>(), result["rejected"].get<long>(), result["failed"].get<long>(),
               result["alpha"].get<double>(), result["tokens_per_s"].get<double>());
+  if (result.contains("attainment")) {
+    std::printf("met the targets %.1f %% · %.2f requests/s\n", 100 * result["attainment"].get<double>(),
+                result["goodput_per_s"].get<double>());
+  }
   for (const char* name : {"ttft_ms", "itl_ms", "e2e_ms"}) {
     const auto& row = result[name];
     if (row["mean"].is_null()) continue;
@@ -207,11 +254,16 @@ void print_table(const json& result) {
 }
 
 void add_load(CLI::App& app, Options& options) {
-  auto* rate =
-      app.add_option("--rate", options.rate, "Requests per second, Poisson arrivals")->check(CLI::PositiveNumber);
-  app.add_option("--trace", options.trace, "CSV of TIMESTAMP,ContextTokens,GeneratedTokens to take arrivals from")
+  auto* rate = app.add_option("--rate", options.rate, "Requests per second, Poisson arrivals or a trace's")
+                   ->check(CLI::PositiveNumber);
+  app.add_option("--trace", options.trace,
+                 "CSV of TIMESTAMP,ContextTokens,GeneratedTokens: when requests start, and how "
+                 "long their answers may be. Prompts are those of --prompts");
+  app.add_option("--scale", options.scale, "Speed-up of the trace, instead of a rate")
+      ->check(CLI::PositiveNumber)
       ->excludes(rate);
-  app.add_option("--scale", options.scale, "Speed-up of the trace")->check(CLI::PositiveNumber);
+  app.add_option("--ttft-ms", options.ttft_ms, "Count the requests that had their first token in this time");
+  app.add_option("--tpot-ms", options.tpot_ms, "Count the requests that had their tokens in this time each");
   app.add_option("--duration", options.duration_s, "Seconds in which requests start")->check(CLI::PositiveNumber);
   app.add_option("--prompts", options.prompts, "JSONL with `prompt` and `topic`, used in turn")->required();
   app.add_option("--topic", options.topic, "Send this topic instead of each row's own");
@@ -239,7 +291,8 @@ void add_arms(CLI::App& app, Options& options) {
   app.add_option("--target", options.target, "Target folder of the arms")->needs(arms);
   app.add_option("--draft", options.draft, "Base draft folder of the arms")->needs(arms);
   app.add_option("-c,--config", options.config, "Service configuration of the arms")->needs(arms);
-  app.add_option("--load", options.load, "Rate as a share of capacity, if --rate is not given (default 0.5)")
+  app.add_option("--load", options.load,
+                 "Rate as a share of capacity, if neither --rate nor --scale is given (default 0.5)")
       ->check(CLI::PositiveNumber)
       ->needs(arms);
   app.add_option("--rounds", options.rounds, "Turns of each arm, each of --duration (default 3)")
@@ -248,6 +301,8 @@ void add_arms(CLI::App& app, Options& options) {
       ->check(CLI::PositiveNumber);
   app.add_option("--capacity-clients", options.capacity_clients, "Clients that measure capacity (default 8)")
       ->check(CLI::PositiveNumber);
+  app.add_option("--capacity-arm", options.capacity_arm, "Arm whose capacity is measured (default auto)")
+      ->check(CLI::Validator(check_arm, ""));
   app.add_option("--work", options.work, "Folder for the arms' data and logs; an earlier run's are deleted");
 }
 

@@ -28,7 +28,7 @@ using nlohmann::json;
 constexpr const char* kFooter =
     "Examples:\n"
     "  slipstream simulate --profile profile.json --topics sql=0.55,code=0.5,math=0.75 --rate 5,10,20,40\n"
-    "  slipstream simulate --profile profile.json --ledger slipstream-data/ledger.db --rate 20 --tpot-ms 20\n"
+    "  slipstream simulate --profile profile.json --ledger slipstream-data/ledger.db --scale 1,2,4 --tpot-ms 20\n"
     "  slipstream simulate --profile profile.json --topics all=0.6 --trace AzureLLMInferenceTrace_conv.csv --scale "
     "1,2\n"
     "  slipstream simulate --profile profile.json --topics all=0.6 --rate 5,10,20,40 --svg load.svg\n"
@@ -68,7 +68,7 @@ SimulatedTopic topic_of(const std::string& text) {
 // A service's requests: their topics with their recent α, and how long their prompts and answers were.
 struct RecordedTraffic {
   std::vector<SimulatedTopic> topics;
-  std::vector<Arrival> requests;  // oldest first, without times
+  std::vector<Arrival> requests;  // by the time they ended, oldest first
 };
 
 RecordedTraffic recorded_traffic(const std::string& file) {
@@ -90,7 +90,9 @@ RecordedTraffic recorded_traffic(const std::string& file) {
     const std::int64_t prompt = row.integer("prompt_tokens"), answer = row.integer("output_tokens");
     if (topic == index_of.end() || prompt < 1 || answer < 1) continue;
     constexpr std::int64_t kMost = 1 << 20;
-    traffic.requests.push_back({0, static_cast<std::int32_t>(std::min(answer, kMost)),
+    const double ended_s = 1e-6 * static_cast<double>(row.integer("finished_us"));
+    traffic.requests.push_back({ended_s - 1e-3 * row.number("total_ms").value_or(0),
+                                static_cast<std::int32_t>(std::min(answer, kMost)),
                                 static_cast<std::int32_t>(std::min(prompt, kMost)), topic->second});
     ++traffic.topics[static_cast<std::size_t>(topic->second)].share;  // for arrivals of a trace
   }
@@ -127,12 +129,13 @@ std::vector<Arrival> poisson_of(const SimulateOptions& options, double rate) {
                           options.seed);
 }
 
-std::vector<Arrival> trace_of(const SimulateOptions& options, double scale) {
-  TraceOptions trace{scale, options.duration_s};
-  if (options.max_tokens > 0) trace.max_tokens = options.max_tokens;
-  trace.max_tokens = std::min(trace.max_tokens, options.context / 2);
-  trace.max_prompt_tokens = options.context - trace.max_tokens;
-  return trace_arrivals(options.trace, trace);
+ReplayOptions replay_of(const SimulateOptions& options, double scale) {
+  ReplayOptions replay{scale, options.duration_s};
+  if (options.max_tokens > 0) replay.max_tokens = options.max_tokens;
+  if (options.trace.empty()) return replay;
+  replay.max_tokens = std::min(replay.max_tokens, options.context / 2);  // others' requests, made to fit
+  replay.max_prompt_tokens = options.context - replay.max_tokens;
+  return replay;
 }
 
 // Gives each arrival a recorded request's topic and lengths, in their order.
@@ -145,10 +148,17 @@ void make_like(const std::vector<Arrival>& recorded, const SimulateOptions& opti
   }
 }
 
-// `load`: a rate, or a trace's scale.
+// `load`: a rate, or how many times as fast recorded requests come.
 std::vector<Arrival> arrivals_of(const SimulateOptions& options, double load, const RecordedTraffic& traffic) {
-  std::vector<Arrival> arrivals = options.trace.empty() ? poisson_of(options, load) : trace_of(options, load);
-  if (options.trace.empty() && !traffic.requests.empty()) make_like(traffic.requests, options, arrivals);
+  std::vector<Arrival> arrivals;
+  if (!options.trace.empty()) {
+    arrivals = trace_arrivals(options.trace, replay_of(options, load));
+  } else if (options.rates.empty()) {
+    arrivals = replay_arrivals(traffic.requests, replay_of(options, load));
+  } else {
+    arrivals = poisson_of(options, load);
+    if (!traffic.requests.empty()) make_like(traffic.requests, options, arrivals);
+  }
   if (options.prompt_tokens == 0) return arrivals;
   for (Arrival& arrival : arrivals) arrival.prompt_tokens = options.prompt_tokens;
   return arrivals;
@@ -191,10 +201,10 @@ json run(const SimulateOptions& options, const Profile& profile) {
   std::vector<std::string> arms = options.arms;
   if (arms.empty()) arms = profile.draft ? std::vector<std::string>{"auto", "none"} : std::vector<std::string>{"none"};
   json result = {{"machine", profile.machine}, {"target", profile.target.model}, {"loads", json::array()}};
-  for (const double one : options.trace.empty() ? options.rates : scales_of(options)) {
+  for (const double one : options.rates.empty() ? scales_of(options) : options.rates) {
     const std::vector<Arrival> arrivals = arrivals_of(options, one, traffic);
     json load = {{"requests", arrivals.size()}, {"rate_per_s", one}};
-    if (!options.trace.empty()) {
+    if (options.rates.empty()) {
       load["scale"] = one;
       load["rate_per_s"] = mean_rate(arrivals);
     }
@@ -234,7 +244,9 @@ void check(const SimulateOptions& options) {
   const auto refuse = [](const std::string& what, const std::string& hint) {
     throw Error(ErrorCode::kInvalidArgument, what, hint);
   };
-  if (options.rates.empty() == options.trace.empty()) refuse("no load is given", "give either --rate or --trace");
+  if (options.rates.empty() && options.trace.empty() && options.ledger.empty()) {
+    refuse("no load is given", "give --rate, --trace, or a --ledger whose requests come again");
+  }
   if (options.topics.size() > kMostTopics) {
     refuse("--topics names more than " + std::to_string(kMostTopics), "leave some out");
   }
@@ -246,9 +258,11 @@ void check(const SimulateOptions& options) {
   if (options.deadlines && options.ttft_ms == 0 && options.tpot_ms == 0) {
     refuse("--deadlines without a target", "add --tpot-ms or --ttft-ms");
   }
-  if (!options.scales.empty() && options.trace.empty()) refuse("--scale is for a trace", "give --trace");
+  if (!options.scales.empty() && !options.rates.empty()) {
+    refuse("--scale is for recorded times, and --rate makes its own", "leave one of them out");
+  }
   if (!options.svg.empty() && std::max(options.rates.size(), options.scales.size()) < 2) {
-    refuse("--svg draws latency over several loads", "give --rate two or more, such as --rate 5,10,20");
+    refuse("--svg draws latency over several loads", "give --rate or --scale two or more, such as --rate 5,10,20");
   }
   if (std::max(options.max_tokens, 1) + options.prompt_tokens > options.context) {
     refuse("--prompt-tokens and --max-tokens are more than --context", "raise --context");
@@ -280,17 +294,22 @@ void add_load_options(CLI::App& command, SimulateOptions& options) {
                    ->check(nan_fault);
   command.add_option("--trace", options.trace, "CSV of TIMESTAMP,ContextTokens,GeneratedTokens to take requests from")
       ->excludes(rate);
-  command.add_option("--scale", options.scales, "Replays the trace this many times as fast; several: a load each [1]")
+  command
+      .add_option("--scale", options.scales,
+                  "Replays trace or ledger this many times as fast; several: a load each [1]")
       ->delimiter(',')
       ->check(CLI::Range(1e-6, 1e6))
       ->check(nan_fault);
-  command.add_option("--duration", options.duration_s, "Seconds in which requests start [60; a trace: all of it]")
+  command
+      .add_option("--duration", options.duration_s,
+                  "Seconds in which requests start [60; a trace or ledger: all of it]")
       ->check(CLI::Range(0.001, 1e7))
       ->check(nan_fault);
   command
-      .add_option("--max-tokens", options.max_tokens, "Tokens of an answer, a trace's longest [128; a trace: its own]")
+      .add_option("--max-tokens", options.max_tokens,
+                  "Tokens of an answer, a recorded one's longest [128; recorded: its own]")
       ->check(CLI::Range(1, 1 << 20));
-  command.add_option("--prompt-tokens", options.prompt_tokens, "Tokens of a prompt [100; a trace: its own]")
+  command.add_option("--prompt-tokens", options.prompt_tokens, "Tokens of a prompt [100; recorded: its own]")
       ->check(CLI::Range(1, 1 << 20));
   command.add_option("--tpot-ms", options.tpot_ms, "Target of each request: ms per output token")
       ->check(CLI::Range(0.001, 3.6e6))
@@ -334,7 +353,9 @@ void add_simulate(CLI::App& app) {
   command->add_option("--profile", options->profile, "File that slipstream profile wrote")->required();
   command->add_option("--topics", options->topics, "name=α, comma separated; requests take them in turns")
       ->delimiter(',');
-  command->add_option("--ledger", options->ledger, "Takes requests and their topics' recent α from this ledger");
+  command->add_option("--ledger", options->ledger,
+                      "Takes requests and their topics' recent α from this ledger, and "
+                      "their times too if no load is given");
   command->add_option("--arms", options->arms, "Ways to decode, comma separated [auto,none]")->delimiter(',');
   add_load_options(*command, *options);
   add_engine_options(*command, *options);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "common/error.h"
 #include "common/file.h"
@@ -75,7 +76,22 @@ std::vector<Arrival> poisson_arrivals(double rate, double duration_s, std::int32
   }
 }
 
-std::vector<Arrival> trace_arrivals(const std::filesystem::path& trace, const TraceOptions& options) {
+std::vector<Arrival> replay_arrivals(std::vector<Arrival> recorded, const ReplayOptions& options) {
+  std::stable_sort(recorded.begin(), recorded.end(),
+                   [](const Arrival& a, const Arrival& b) { return a.at_s < b.at_s; });
+  const double first_s = recorded.empty() ? 0 : recorded.front().at_s;
+  for (Arrival& arrival : recorded) {
+    arrival.at_s = (arrival.at_s - first_s) / options.scale;
+    arrival.max_tokens = std::min(arrival.max_tokens, options.max_tokens);
+    arrival.prompt_tokens = std::min(arrival.prompt_tokens, options.max_prompt_tokens);
+  }
+  if (options.duration_s > 0) {
+    std::erase_if(recorded, [&](const Arrival& arrival) { return arrival.at_s >= options.duration_s; });
+  }
+  return recorded;
+}
+
+std::vector<Arrival> trace_arrivals(const std::filesystem::path& trace, const ReplayOptions& options) {
   const std::string content = read_file(trace, kMostTraceBytes);
   std::string_view rest = content;
   std::string_view head = take_until(rest, '\n');
@@ -98,21 +114,10 @@ std::vector<Arrival> trace_arrivals(const std::filesystem::path& trace, const Tr
     }
     arrivals.push_back(*arrival);
   }
-  std::stable_sort(arrivals.begin(), arrivals.end(),
-                   [](const Arrival& a, const Arrival& b) { return a.at_s < b.at_s; });
-  const double first_s = arrivals.empty() ? 0 : arrivals.front().at_s;
-  for (Arrival& arrival : arrivals) {
-    arrival.at_s = (arrival.at_s - first_s) / options.scale;
-    arrival.max_tokens = std::min(arrival.max_tokens, options.max_tokens);
-    arrival.prompt_tokens = std::min(arrival.prompt_tokens, options.max_prompt_tokens);
-  }
-  if (options.duration_s > 0) {
-    std::erase_if(arrivals, [&](const Arrival& arrival) { return arrival.at_s >= options.duration_s; });
-  }
   if (arrivals.empty()) {
     throw Error(ErrorCode::kInvalidArgument, trace.string() + " holds no requests", "name another trace", "--trace");
   }
-  return arrivals;
+  return replay_arrivals(std::move(arrivals), options);
 }
 
 }  // namespace slip

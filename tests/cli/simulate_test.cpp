@@ -45,6 +45,25 @@ class SimulateCommand : public ::testing::Test {
     command_output(arguments);
     return path("p.json");
   }
+  // A ledger of `n` requests, a third of them math, that came one after the other.
+  void record_requests(int n, std::int64_t between_us) const {
+    LedgerOptions options;
+    options.file = folder_.path() / "ledger.db";
+    Ledger ledger(options);
+    const std::int64_t first_us = wall_us() - n * between_us;
+    for (int i = 0; i < n; ++i) {
+      RequestRow row;
+      row.topic = row.draft = i % 3 == 0 ? "math" : "sql";
+      row.total_ms = 100.0 * (i % 2);
+      row.finished_us = first_us + i * between_us + 100'000 * (i % 2);
+      row.accepted = i % 3 == 0 ? 2 : 6;
+      row.first_rejections = 10 - row.accepted;
+      row.steps = 5;
+      row.prompt_tokens = 20;
+      row.output_tokens = 64;
+      ledger.record(row);
+    }
+  }
   slip::testing::TemporaryFolder folder_;
 };
 
@@ -74,22 +93,7 @@ TEST_F(SimulateCommand, ReplaysATraceAndShowsATable) {
 }
 
 TEST_F(SimulateCommand, TakesTopicsAndTheirAcceptanceFromALedger) {
-  {
-    LedgerOptions options;
-    options.file = folder_.path() / "ledger.db";
-    Ledger ledger(options);
-    for (int i = 0; i < 30; ++i) {
-      RequestRow row;
-      row.topic = row.draft = i % 3 == 0 ? "math" : "sql";
-      row.finished_us = wall_us();
-      row.accepted = i % 3 == 0 ? 2 : 6;
-      row.first_rejections = 10 - row.accepted;
-      row.steps = 5;
-      row.prompt_tokens = 20;
-      row.output_tokens = 64;
-      ledger.record(row);
-    }
-  }
+  record_requests(30, /*between_us=*/0);
   const json result = json::parse(command_output({"simulate", "--profile", calculated(), "--ledger", path("ledger.db"),
                                                   "--rate", "10", "--duration", "20", "--arms", "k1", "--json"}));
   const json& load = result["loads"][0];
@@ -97,6 +101,18 @@ TEST_F(SimulateCommand, TakesTopicsAndTheirAcceptanceFromALedger) {
   EXPECT_NEAR(load["arms"]["k1"]["alpha"].get<double>(), expected, 0.06);
   EXPECT_NEAR(load["arms"]["k1"]["tokens_per_s"].get<double>(), 64 * load["requests"].get<double>() / 20, 30)
       << "answers are as long as the recorded ones";
+}
+
+TEST_F(SimulateCommand, ReplaysALedgerAtTheTimesThatItRecorded) {
+  record_requests(31, /*between_us=*/2'000'000);
+  const json result = json::parse(command_output({"simulate", "--profile", calculated(), "--ledger", path("ledger.db"),
+                                                  "--scale", "1,10", "--arms", "none", "--json"}));
+  const json &slow = result["loads"][0], &fast = result["loads"][1];
+  EXPECT_EQ(slow["requests"], 31);
+  EXPECT_NEAR(slow["rate_per_s"].get<double>(), 31.0 / 60, 0.001);
+  EXPECT_NEAR(fast["rate_per_s"].get<double>(), 31.0 / 6, 0.01);
+  EXPECT_NEAR(slow["arms"]["none"]["tokens_per_s"].get<double>(), 64 * 31.0 / 60, 1);
+  EXPECT_NEAR(fast["arms"]["none"]["tokens_per_s"].get<double>(), 64 * 31.0 / 6, 20);
 }
 
 TEST_F(SimulateCommand, WhatDoesNotFitTogetherIsRefusedWithTheOption) {
@@ -118,6 +134,7 @@ TEST_F(SimulateCommand, WhatDoesNotFitTogetherIsRefusedWithTheOption) {
   EXPECT_THAT(refused({"--rate", "1", "--topics", "sql=0.5,math=0.4,sql=0.6"}), HasSubstr("names 'sql' twice"));
   EXPECT_THAT(refused({"--rate", "1", "--svg", path("x.svg")}), HasSubstr("--svg"));
   EXPECT_THAT(refused({"--rate", "1", "--scale", "2"}), HasSubstr("--scale"));
+  EXPECT_THAT(refused({"--topics", "sql=0.5", "--scale", "2"}), HasSubstr("no load"));
   EXPECT_THAT(refused({"--rate", "1000000", "--duration", "10000000"}), HasSubstr("ten million"));
   EXPECT_THAT(refused({"--rate", "1", "--deadlines"}), HasSubstr("--deadlines"));
   EXPECT_THAT(refused({"--rate", "1", "--max-tokens", "5000"}), HasSubstr("--context"));
