@@ -33,9 +33,9 @@ constexpr const char* kFooter =
     "1,2\n"
     "  slipstream simulate --profile profile.json --topics all=0.6 --rate 5,10,20,40 --svg load.svg\n"
     "slipstream profile makes the profile. Arms: auto is what serve does; lengths the same without early stops; none\n"
-    "plain decoding; k3 always three drafted tokens. All arms see the same arrivals. Prompts all differ, so the "
-    "prefix\n"
-    "cache finds nothing. Answers are as long as asked for, or as recorded. α stays as it is: nothing is learned.";
+    "plain decoding; k3 always three drafted tokens. All arms see the same arrivals. From a ledger prompts\n"
+    "share what the prefix cache had of them; all others differ. Answers are as long as asked for, or as recorded. α\n"
+    "stays as it is: nothing is learned.";
 
 struct SimulateOptions {
   std::string profile, ledger, trace, svg;
@@ -91,9 +91,11 @@ RecordedTraffic recorded_traffic(const std::string& file) {
     if (topic == index_of.end() || prompt < 1 || answer < 1) continue;
     constexpr std::int64_t kMost = 1 << 20;
     const double ended_s = 1e-6 * static_cast<double>(row.integer("finished_us"));
-    traffic.requests.push_back({ended_s - 1e-3 * row.number("total_ms").value_or(0),
-                                static_cast<std::int32_t>(std::min(answer, kMost)),
-                                static_cast<std::int32_t>(std::min(prompt, kMost)), topic->second});
+    traffic.requests.push_back(
+        {ended_s - 1e-3 * row.number("total_ms").value_or(0), static_cast<std::int32_t>(std::min(answer, kMost)),
+         static_cast<std::int32_t>(std::min(prompt, kMost)),
+         static_cast<std::int32_t>(std::clamp<std::int64_t>(row.integer("cached_tokens"), 0, prompt - 1)),
+         topic->second});
     ++traffic.topics[static_cast<std::size_t>(topic->second)].share;  // for arrivals of a trace
   }
   if (traffic.requests.empty()) {

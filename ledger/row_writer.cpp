@@ -20,8 +20,9 @@ const std::string kInsertRequest =
                 "request_id, http_id, finished_us, topic, draft, first_version, last_version, rule, temperature, "
                 "stop_reason, prompt_tokens, output_tokens, steps, proposed, accepted, first_rejections, swaps, "
                 "repeated_tokens, ttft_ms, tpot_ms, total_ms, topic_source, call_id, tenant, "
-                "http_id_hash, accepted_siblings, slo_tpot_ms, slo_ttft_ms, slo_e2e_ms, slo_tier",
-                30);
+                "http_id_hash, accepted_siblings, slo_tpot_ms, slo_ttft_ms, slo_e2e_ms, slo_tier, "
+                "cached_tokens",
+                31);
 const std::string kAddToAcceptance =
     insert_into("acceptance",
                 "bucket_us, bucket_width_us, topic, draft, version, position, rule, temperature_range, reached, "
@@ -114,7 +115,7 @@ void RowWriter::insert(const RequestRow& row) {
                row.proposed, row.accepted, row.first_rejections, row.swaps, row.repeated_tokens, row.ttft_ms,
                row.tpot_ms, row.total_ms, row.topic_source, row.call_id == 0 ? row.request_id : row.call_id, row.tenant,
                hash_http_id(row.http_id), row.accepted_siblings, row.slo_tpot_ms, row.slo_ttft_ms, row.slo_e2e_ms,
-               row.slo_tier);
+               row.slo_tier, row.cached_tokens);
   if (sqlite3_changes(database_.get()) == 0) {
     throw Error(ErrorCode::kInvalidArgument, "a trigger that was added to the ledger ignored the row");
   }

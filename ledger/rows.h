@@ -24,6 +24,7 @@ struct RequestRow {
   double temperature = 0;
   std::string stop_reason;
   int prompt_tokens = 0, output_tokens = 0, steps = 0, proposed = 0, accepted = 0, first_rejections = 0, swaps = 0;
+  int cached_tokens = 0;                                    // of the prompt, from the prefix cache
   int accepted_siblings = 0;                                // not among `accepted`
   double slo_tpot_ms = 0, slo_ttft_ms = 0, slo_e2e_ms = 0;  // asked for; 0: none
   std::string slo_tier;                                     // the name of these targets; empty: none

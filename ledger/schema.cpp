@@ -8,7 +8,7 @@
 namespace slip {
 namespace {
 
-constexpr std::array<const char*, 7> kMigrations = {R"sql(
+constexpr std::array<const char*, 8> kMigrations = {R"sql(
 CREATE TABLE requests (
   id INTEGER PRIMARY KEY,             -- order of recording; request_id counts from 1 in each process
   request_id INTEGER NOT NULL,
@@ -205,6 +205,10 @@ CREATE TABLE tenant_names (
 -- The time that a request asked for its whole answer, 0: none; and the name of the speed that it asked for, '': none.
 ALTER TABLE requests ADD COLUMN slo_e2e_ms REAL NOT NULL DEFAULT 0;
 ALTER TABLE requests ADD COLUMN slo_tier TEXT NOT NULL DEFAULT '';
+)sql",
+                                                    R"sql(
+-- Those of the prompt's tokens that the prefix cache had.
+ALTER TABLE requests ADD COLUMN cached_tokens INTEGER NOT NULL DEFAULT 0;
 )sql"};
 
 void check_ours(Database& database, std::int64_t version) {

@@ -244,7 +244,8 @@ FROM scoped_acceptance GROUP BY topic, draft, version, position ORDER BY topic, 
 
 LedgerView requests_view() {
   return {"recent_requests", "\nSELECT " + time_text("finished_us") + R"sql( AS time, topic, topic_source, draft,
-       first_version, last_version, rule, temperature, prompt_tokens, output_tokens, steps, proposed, accepted, first_rejections,
+       first_version, last_version, rule, temperature, prompt_tokens, cached_tokens, output_tokens, steps, proposed, accepted,
+       first_rejections,
        accepted_siblings, 1.0 * accepted / NULLIF(accepted + first_rejections, 0) AS alpha,
        1.0 * output_tokens / NULLIF(steps, 0) AS accepted_length, swaps, repeated_tokens, ttft_ms, tpot_ms, total_ms,
        NULLIF(slo_ttft_ms, 0) AS slo_ttft_ms, NULLIF(slo_tpot_ms, 0) AS slo_tpot_ms,

@@ -79,6 +79,7 @@ RequestRow request_row(const RequestSummary& summary, const RecordNames& names, 
   row.temperature = static_cast<double>(summary.sampling.temperature);
   row.stop_reason = stop_reason_name(summary.reason);
   row.prompt_tokens = figures.prompt_tokens;
+  row.cached_tokens = figures.cached_tokens;
   row.output_tokens = figures.output_tokens;
   row.steps = figures.steps;
   row.proposed = figures.proposed;

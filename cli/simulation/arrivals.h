@@ -12,6 +12,7 @@ struct Arrival {
   double at_s = 0;  // since the start of the load
   std::int32_t max_tokens = 0;
   std::int32_t prompt_tokens = 0;  // 0: the load does not say
+  std::int32_t cached_tokens = 0;  // its prompt begins with so many tokens of a text that its topic's requests share
   std::int32_t topic = -1;         // its index; -1: the load does not say
 };
 

@@ -21,8 +21,8 @@ namespace slip {
 namespace {
 
 constexpr std::int32_t kWords = 64;
-// Seeds of the language and of the draft's luck
-constexpr std::uint64_t kLanguage = 0x51'0A7E, kLuck = 0x1CC'0000;
+// Seeds of the language, of the draft's luck, and of what prompts share
+constexpr std::uint64_t kLanguage = 0x51'0A7E, kLuck = 0x1CC'0000, kShared = 0x5EED'0000'0000;
 
 // The event clock: whole microseconds, and the part of one that it does not show yet.
 std::int64_t now_us = 0;
@@ -70,6 +70,19 @@ ModelConfig small_config(std::int32_t max_positions) {
   config.head_dim = 16;
   config.max_positions = max_positions;
   return config;
+}
+
+// A prompt of request `seed`: the text that its topic's requests share, then its own, which differs from all others'
+// from its first token on.
+std::vector<std::int32_t> prompt_of(std::uint64_t seed, std::size_t topic, std::int32_t n_tokens,
+                                    std::int32_t n_shared) {
+  std::vector<std::int32_t> prompt(static_cast<std::size_t>(n_tokens));
+  for (std::int32_t at = 0; at < n_tokens; ++at) {
+    const RandomAddress place{at < n_shared ? kShared + topic : seed, 1, static_cast<std::uint32_t>(at)};
+    prompt[static_cast<std::size_t>(at)] = static_cast<std::int32_t>(uniform(place, RandomPurpose::kDraft) * kWords);
+  }
+  if (n_shared < n_tokens) prompt[static_cast<std::size_t>(n_shared)] = static_cast<std::int32_t>(seed % kWords);
+  return prompt;
 }
 
 // Takes the time of a target's pass and answers with the language's next tokens.
@@ -304,14 +317,9 @@ LoadFigures simulate(const Simulation& simulation, const std::vector<Arrival>& a
     const double arrived_us = 1e6 * arrivals[i].at_s;
     Request request;
     request.id = RequestId{i + 1};
-    const auto first = static_cast<std::int32_t>(i % kWords);  // prompts differ from the first token on
     const std::int32_t prompt_tokens =
         arrivals[i].prompt_tokens > 0 ? arrivals[i].prompt_tokens : simulation.topics[kind].prompt_tokens;
-    request.prompt.assign(static_cast<std::size_t>(prompt_tokens), first);
-    for (std::size_t at = 1; at < request.prompt.size(); ++at) {
-      const RandomAddress place{simulation.seed + i, 1, static_cast<std::uint32_t>(at)};
-      request.prompt[at] = static_cast<std::int32_t>(uniform(place, RandomPurpose::kDraft) * kWords);
-    }
+    request.prompt = prompt_of(simulation.seed + i, kind, prompt_tokens, arrivals[i].cached_tokens);
     request.sampling.temperature = 0;
     request.max_tokens = arrivals[i].max_tokens;
     request.draft = drafts[kind];

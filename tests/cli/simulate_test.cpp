@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -46,7 +47,7 @@ class SimulateCommand : public ::testing::Test {
     return path("p.json");
   }
   // A ledger of `n` requests, a third of them math, that came one after the other.
-  void record_requests(int n, std::int64_t between_us) const {
+  void record_requests(int n, std::int64_t between_us, int cached_tokens = 0) const {
     LedgerOptions options;
     options.file = folder_.path() / "ledger.db";
     Ledger ledger(options);
@@ -59,7 +60,8 @@ class SimulateCommand : public ::testing::Test {
       row.accepted = i % 3 == 0 ? 2 : 6;
       row.first_rejections = 10 - row.accepted;
       row.steps = 5;
-      row.prompt_tokens = 20;
+      row.prompt_tokens = 200;
+      row.cached_tokens = cached_tokens;
       row.output_tokens = 64;
       ledger.record(row);
     }
@@ -113,6 +115,18 @@ TEST_F(SimulateCommand, ReplaysALedgerAtTheTimesThatItRecorded) {
   EXPECT_NEAR(fast["rate_per_s"].get<double>(), 31.0 / 6, 0.01);
   EXPECT_NEAR(slow["arms"]["none"]["tokens_per_s"].get<double>(), 64 * 31.0 / 60, 1);
   EXPECT_NEAR(fast["arms"]["none"]["tokens_per_s"].get<double>(), 64 * 31.0 / 6, 20);
+}
+
+TEST_F(SimulateCommand, FindsInThePrefixCacheWhatALedgerRecorded) {
+  const std::string profile = calculated();
+  const auto ttft_ms = [&](int cached_tokens) {
+    std::filesystem::remove(path("ledger.db"));
+    record_requests(30, /*between_us=*/2'000'000, cached_tokens);
+    const json result = json::parse(
+        command_output({"simulate", "--profile", profile, "--ledger", path("ledger.db"), "--arms", "none", "--json"}));
+    return result["loads"][0]["arms"]["none"]["ttft_ms"]["p50"].get<double>();
+  };
+  EXPECT_LT(ttft_ms(192), 0.5 * ttft_ms(0));
 }
 
 TEST_F(SimulateCommand, WhatDoesNotFitTogetherIsRefusedWithTheOption) {

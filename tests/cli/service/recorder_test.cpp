@@ -67,6 +67,7 @@ TEST(RequestRow, CarriesNamesAndTimes) {
   summary.figures.accepted_at = {3, 1};
   summary.figures.reached_at = {4, 3};
   summary.figures.accepted_siblings = 2;
+  summary.figures.cached_tokens = 32;
   summary.slo = {.tpot_us = 2'500, .ttft_us = 0, .e2e_us = 7'500};
   summary.slo_tier = "soon";
   const RecordNames names{{"unknown", "sql"}, {"unknown", "sql"}};
@@ -81,6 +82,7 @@ TEST(RequestRow, CarriesNamesAndTimes) {
   EXPECT_DOUBLE_EQ(row.tpot_ms, 2.0);
   EXPECT_DOUBLE_EQ(row.total_ms, 25.0);
   EXPECT_EQ(row.accepted_siblings, 2);
+  EXPECT_EQ(row.cached_tokens, 32);
   EXPECT_DOUBLE_EQ(row.slo_tpot_ms, 2.5);
   EXPECT_DOUBLE_EQ(row.slo_ttft_ms, 0);
   EXPECT_DOUBLE_EQ(row.slo_e2e_ms, 7.5);

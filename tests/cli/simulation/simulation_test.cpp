@@ -106,6 +106,19 @@ TEST(Simulate, APromptIsAsLongAsItsArrivalSays) {
   EXPECT_NEAR(run.replies[2].ttft_ms, 10 + 0.1 * 92, 0.01) << "the topic's, where the arrival says nothing";
 }
 
+// From the second request on; another topic's text is its own.
+TEST(Simulate, WhatPromptsShareIsReadOnce) {
+  Simulation simulation = with_fixed(0, 0);
+  simulation.topics = {{"one", 0}, {"other", 0}};
+  const LoadFigures run =
+      simulate(simulation, {{0, 4, 200, 100, 0}, {10, 4, 200, 100, 0}, {20, 4, 200, 0, 0}, {30, 4, 200, 100, 1}});
+  const double whole_ms = 10 + 0.1 * 192;
+  EXPECT_NEAR(run.replies[0].ttft_ms, whole_ms, 0.01);
+  EXPECT_NEAR(run.replies[1].ttft_ms, whole_ms - 0.1 * 100, 0.01);
+  EXPECT_NEAR(run.replies[2].ttft_ms, whole_ms, 0.01);
+  EXPECT_NEAR(run.replies[3].ttft_ms, whole_ms, 0.01);
+}
+
 TEST(Simulate, ARequestThatDoesNotFitIsRefusedAndTheOthersGoOn) {
   Simulation simulation = usual(0.6);
   simulation.max_positions = 256;
