@@ -99,12 +99,35 @@ std::vector<std::vector<Arrival>> arrivals_of(const Options& options, double rat
   return all;
 }
 
+// The figures by the names of `vllm bench serve`, so that what reads its JSON reads this one. Its times between chunks
+// are not among them: itl_ms is between tokens.
+json by_vllm_names(const json& figures) {
+  const double seconds = figures["duration_s"];
+  json named = {{"completed", figures["completed"]},
+                {"duration", seconds},
+                {"total_output_tokens", figures["output_tokens"]},
+                {"request_throughput", figures["completed"].get<double>() / seconds},
+                {"output_throughput", figures["tokens_per_s"]}};
+  for (const auto& [ours, theirs] : {std::pair{"ttft_ms", "ttft_ms"}, {"tpot_ms", "tpot_ms"}, {"e2e_ms", "e2el_ms"}}) {
+    for (const auto& [which, prefix] : {std::pair{"mean", "mean_"}, {"p50", "median_"}, {"p99", "p99_"}}) {
+      named[std::string(prefix) + theirs] = figures[ours][which];
+    }
+  }
+  return named;
+}
+
+json figures_of(const std::vector<LoadFigures>& runs, const Options& options) {
+  json figures = summarize(runs, targets_of(options));
+  figures["vllm"] = by_vllm_names(figures);
+  return figures;
+}
+
 json run_url(const Options& options) {
   if (rate_is_missing(options)) {
     throw Error(ErrorCode::kInvalidArgument, "no load is given", "give --rate, or --trace with --scale");
   }
   const auto arrivals = arrivals_of(options, options.rate, /*rounds=*/1);
-  return summarize({run_open_loop(parse_url(options.url), calls_of(options), arrivals.front())}, targets_of(options));
+  return figures_of({run_open_loop(parse_url(options.url), calls_of(options), arrivals.front())}, options);
 }
 
 // An arm keeps its data directory over the rounds, so its drafts go on learning.
@@ -210,7 +233,7 @@ json run_arms(const Options& options) {
     first_prompt += arrivals.size();
   }
   cli::redraw_line("");
-  for (const auto& [arm, its] : runs) result["arms"][arm] = summarize(its, targets_of(options));
+  for (const auto& [arm, its] : runs) result["arms"][arm] = figures_of(its, options);
   result["first_arm"] = options.arms.front();
   result["first_arm_to"] = compare(options, runs, result["arms"]);
   return result;
@@ -224,7 +247,7 @@ void print_row(const json& result) {
     std::printf("met the targets %.1f %% · %.2f requests/s\n", 100 * result["attainment"].get<double>(),
                 result["goodput_per_s"].get<double>());
   }
-  for (const char* name : {"ttft_ms", "itl_ms", "e2e_ms"}) {
+  for (const char* name : {"ttft_ms", "tpot_ms", "itl_ms", "e2e_ms"}) {
     const auto& row = result[name];
     if (row["mean"].is_null()) continue;
     std::printf("%-8s mean %8.2f   p50 %8.2f   p99 %8.2f\n", name, row["mean"].get<double>(), row["p50"].get<double>(),

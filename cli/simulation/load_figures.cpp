@@ -26,17 +26,19 @@ void add_gaps(const ReplyFigures& reply, std::vector<double>& gaps_ms) {
   if (n_in_chunks > 0) gaps_ms.insert(gaps_ms.end(), static_cast<std::size_t>(n_in_chunks), 0.0);
 }
 
+double tpot_ms(const ReplyFigures& reply) {
+  return (reply.e2e_ms - reply.ttft_ms) / static_cast<double>(std::max<std::int64_t>(1, reply.completion_tokens - 1));
+}
+
 bool meets(const ReplyFigures& reply, const SloTargets& targets) {
-  const double tpot_ms =
-      (reply.e2e_ms - reply.ttft_ms) / static_cast<double>(std::max<std::int64_t>(1, reply.completion_tokens - 1));
   return (targets.ttft_us == 0 || 1e3 * reply.ttft_ms <= static_cast<double>(targets.ttft_us)) &&
-         (targets.tpot_us == 0 || 1e3 * tpot_ms <= static_cast<double>(targets.tpot_us));
+         (targets.tpot_us == 0 || 1e3 * tpot_ms(reply) <= static_cast<double>(targets.tpot_us));
 }
 
 }  // namespace
 
 nlohmann::json summarize(const std::vector<LoadFigures>& runs, const SloTargets& targets) {
-  std::vector<double> ttft, itl, e2e;
+  std::vector<double> ttft, tpot, itl, e2e;
   std::int64_t completed = 0, rejected = 0, failed = 0, met = 0, tokens = 0, steps = 0, accepted = 0,
                first_rejections = 0;
   double elapsed_s = 1e-9;
@@ -53,15 +55,23 @@ nlohmann::json summarize(const std::vector<LoadFigures>& runs, const SloTargets&
       accepted += reply.accepted;
       first_rejections += reply.first_rejections;
       ttft.push_back(reply.ttft_ms);
+      if (reply.completion_tokens > 1) tpot.push_back(tpot_ms(reply));
       e2e.push_back(reply.e2e_ms);
       add_gaps(reply, itl);
     }
   }
   const auto tested = static_cast<double>(std::max<std::int64_t>(1, accepted + first_rejections));
-  nlohmann::json figures = {{"completed", completed},  {"rejected", rejected},
-                            {"failed", failed},        {"alpha", static_cast<double>(accepted) / tested},
-                            {"ttft_ms", spread(ttft)}, {"itl_ms", spread(itl)},
-                            {"e2e_ms", spread(e2e)},   {"tokens_per_s", static_cast<double>(tokens) / elapsed_s}};
+  nlohmann::json figures = {{"completed", completed},
+                            {"rejected", rejected},
+                            {"failed", failed},
+                            {"alpha", static_cast<double>(accepted) / tested},
+                            {"ttft_ms", spread(ttft)},
+                            {"tpot_ms", spread(tpot)},
+                            {"itl_ms", spread(itl)},
+                            {"e2e_ms", spread(e2e)},
+                            {"output_tokens", tokens},
+                            {"duration_s", elapsed_s},
+                            {"tokens_per_s", static_cast<double>(tokens) / elapsed_s}};
   if (steps > 0) figures["accepted_length"] = static_cast<double>(tokens) / static_cast<double>(steps);
   if (!targets.any()) return figures;
   const auto all = static_cast<double>(std::max<std::int64_t>(1, completed + rejected + failed));

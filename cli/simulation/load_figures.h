@@ -26,10 +26,10 @@ struct LoadFigures {
   double elapsed_s = 0;
 };
 
-// Counts, α, accepted_length if steps are known, tokens_per_s, and mean, p50 and p99 of ttft_ms, itl_ms and e2e_ms over
-// all runs. itl_ms is the time between tokens; those of one chunk are 0 ms apart. With targets also `attainment`, the
-// share of the requests that met them, and `goodput_per_s`, those requests per second. A request that was refused or
-// failed has not met them. Pure.
+// Counts, α, accepted_length if steps are known, tokens_per_s, and mean, p50 and p99 of ttft_ms, tpot_ms, itl_ms and
+// e2e_ms over all runs. tpot_ms is an answer's time per token after the first. itl_ms is the time between tokens; those
+// of one chunk are 0 ms apart. With targets also `attainment`, the share of the requests that met them, and
+// `goodput_per_s`, those requests per second. A request that was refused or failed has not met them. Pure.
 nlohmann::json summarize(const std::vector<LoadFigures>& runs, const SloTargets& targets = {});
 
 }  // namespace slip

@@ -36,6 +36,9 @@ TEST(LoadFigures, CountAndSpreadWhatWasAnswered) {
   EXPECT_EQ(figures["accepted_length"], 10);
   EXPECT_EQ(figures["ttft_ms"]["mean"], 20);
   EXPECT_EQ(figures["e2e_ms"]["p50"], 100);
+  EXPECT_EQ(figures["tpot_ms"]["p50"], 90.0 / 9);
+  EXPECT_EQ(figures["output_tokens"], 40);
+  EXPECT_NEAR(figures["duration_s"].get<double>(), 4, 1e-6);
   EXPECT_NEAR(figures["tokens_per_s"].get<double>(), 10, 1e-6);
   EXPECT_TRUE(figures["itl_ms"]["mean"].is_null()) << "nothing was streamed";
   EXPECT_FALSE(figures.contains("attainment")) << "nothing was asked for";
