@@ -12,8 +12,9 @@ namespace slip {
 namespace {
 
 constexpr int kStepsBetweenTelling = 16;
-constexpr std::int32_t kBackgroundPromptRows = 16;                // a request that comes waits for the running step
-constexpr double kKeepPromptTime = 0.1, kKeepGoodput = 1.0 / 32;  // weights of the latest step
+constexpr std::int32_t kBackgroundPromptRows = 16;  // a request that comes waits for the running step
+// Weights of the latest step. A burst fills steps with prompts at once.
+constexpr double kKeepPromptTime = 0.1, kKeepGoodput = 1.0 / 32, kKeepPromptShare = 1.0 / 8;
 // Maximum share of the steps' time that probes take, and the maximum that is saved up for them
 constexpr double kProbeShare = 0.005, kMostProbeUs = 10'000;
 
@@ -132,10 +133,21 @@ void Engine::State::learn_prompt_time() {
   forecast_.prompt_row_us += (row_us - forecast_.prompt_row_us) * (forecast_.prompt_row_us == 0 ? 1 : kKeepPromptTime);
 }
 
-// Fills `lengths_`, and sets the price of a token. A prompt makes a step long: by the step's own goodput a token would
-// seem worth more time than it is in all other steps.
+// Tokens that a µs of a step with prompts must bring. By that step's own goodput a token would seem worth too much
+// time: the prompts make it long anyway. A token that is not proposed now comes from a later step. If that has prompts
+// too, it costs the time of one more row; else its share of a whole step. So where prompts fill every step, as in a
+// burst, only a token that is sure to be accepted would pay.
+double Engine::State::price_beside_prompts(std::int32_t prompt_rows) const {
+  constexpr double kLeastRowUs = 0.01;
+  const double row_us = std::max(price_.row_us(prompt_rows + static_cast<std::int32_t>(outlooks_.size())), kLeastRowUs);
+  if (decode_goodput_ == 0) return 1 / row_us;  // no step without prompts yet
+  return 1 / (prompt_share_ * row_us + (1 - prompt_share_) / decode_goodput_);
+}
+
+// Fills `lengths_`, and sets the price of a token.
 LengthChoice Engine::State::choose_best_lengths(std::int32_t prompt_rows) {
-  const double price = prompt_rows > 0 ? decode_goodput_ : 0;
+  const double price = prompt_rows > 0 ? price_beside_prompts(prompt_rows) : 0;
+  if (!outlooks_.empty()) prompt_share_ += ((prompt_rows > 0 ? 1 : 0) - prompt_share_) * kKeepPromptShare;
   const LengthChoice choice = choose_draft_lengths(outlooks_, prompt_rows, price_.curve, lengths_, price);
   price_.goodput = price > 0 ? price : choice.goodput;
   if (prompt_rows == 0) {
@@ -155,7 +167,10 @@ void Engine::State::choose_lengths() {
   }
   if (!step_curve_.known()) {
     const auto n = std::count_if(loads_.begin(), loads_.end(), [](const auto& load) { return load.n_pending == 1; });
-    const std::int32_t most = unmeasured_draft_length(static_cast<std::int32_t>(n));
+    // Rows beside a prompt cost arithmetic, and such a step measures nothing.
+    const bool has_prompt =
+        std::any_of(loads_.begin(), loads_.end(), [](const auto& load) { return load.n_pending > 1; });
+    const std::int32_t most = has_prompt ? 0 : unmeasured_draft_length(static_cast<std::int32_t>(n));
     for (SequenceLoad& load : loads_) load.k_wanted = std::min(load.k_wanted, most);
     return;
   }

@@ -73,7 +73,7 @@ TEST(Simulate, ADraftThatProposesInFewStepsBringsLess) {
     return summarize({simulate(simulation, arrivals)})["accepted_length"].get<double>();
   };
   const double all = accepted_length(usual(0.6), 1), few = accepted_length(usual(0.6), 0.25);
-  EXPECT_GT(all, 1.7);
+  EXPECT_GT(all, 1.6);
   EXPECT_LT(few, 1.5);
   EXPECT_GT(few, 1.1);
   EXPECT_NEAR(accepted_length(usual(0.6), 0), 1, 0.01);
@@ -104,6 +104,22 @@ TEST(Simulate, APromptIsAsLongAsItsArrivalSays) {
   EXPECT_NEAR(run.replies[0].ttft_ms, 10 + 0.1 * 12, 0.01);
   EXPECT_NEAR(run.replies[1].ttft_ms, 10 + 0.1 * 192, 0.01);
   EXPECT_NEAR(run.replies[2].ttft_ms, 10 + 0.1 * 92, 0.01) << "the topic's, where the arrival says nothing";
+}
+
+// Regression: a token beside prompts had the price of one in a step without them, so rows were computed for tokens
+// that a later step beside prompts gets for one row. Prompts fill the steps here, after a quiet minute.
+TEST(Simulate, InABurstADraftDoesNotDelayPrompts) {
+  std::vector<Arrival> arrivals;
+  for (int i = 0; i < 60; ++i) arrivals.push_back({1.0 * i, 64});
+  for (int i = 0; i < 300; ++i) arrivals.push_back({60 + 0.01 * i, 24});
+  for (const double alpha : {0.5, 0.7}) {
+    Simulation simulation = usual(alpha);
+    simulation.target = costs(10'000, 700);
+    simulation.draft = costs(20, 1);
+    const double with_draft_ms = mean_e2e_ms(simulation, arrivals);
+    simulation.options.k = 0;
+    EXPECT_LT(with_draft_ms, 1.025 * mean_e2e_ms(simulation, arrivals)) << alpha << "; before, 1.08 times at 0.7";
+  }
 }
 
 // From the second request on; another topic's text is its own.
