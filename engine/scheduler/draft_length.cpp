@@ -149,6 +149,14 @@ LengthChoice choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::i
   return {best.tokens / best.step_us, best.tokens * without_pass.step_us / without_pass.tokens - best.step_us};
 }
 
+double price_beside_prompts(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, double prompt_share,
+                            const StepCurve& curve, std::vector<DraftLength>& scratch) {
+  constexpr double kLeastRowUs = 0.01;
+  const double row_us = std::max(curve.row_us(prompt_rows + static_cast<std::int32_t>(outlooks.size())), kLeastRowUs);
+  const double goodput = choose_draft_lengths(outlooks, /*prompt_rows=*/0, curve, scratch).goodput;
+  return goodput > 0 ? 1 / (prompt_share * row_us + (1 - prompt_share) / goodput) : 1 / row_us;
+}
+
 double add_probes(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
                   double allowance_us, std::vector<DraftLength>& lengths) {
   std::int32_t rows = prompt_rows + static_cast<std::int32_t>(outlooks.size());

@@ -83,6 +83,14 @@ struct LengthChoice {
 LengthChoice choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows,
                                   const StepCurve& curve, std::vector<DraftLength>& lengths, double price = 0);
 
+// The price of a µs in tokens for a step that reads `prompt_rows` > 0 rows of prompts. By that step's own goodput a
+// token would seem worth too much time: the prompts make it long anyway. A token that is not proposed now comes from a
+// later step. If that has prompts too, as `prompt_share` of the steps, it costs the time of one more row; else its
+// share of a step of these sequences alone. So where prompts fill every step, as in a burst, only a token that is sure
+// to be accepted pays. `scratch` holds anything afterwards. Pure. Cost: that of choose_draft_lengths().
+double price_beside_prompts(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, double prompt_share,
+                            const StepCurve& curve, std::vector<DraftLength>& scratch);
+
 // Gives each due probe without drafted nodes one node, while together they take at most `allowance_us`: with a full
 // server one more row may begin another tile of rows and cost a seventh of a pass. Returns the time that they take.
 // Pure.

@@ -36,11 +36,6 @@ double StepPrice::least_row_us(std::int32_t rows) const {
   return least;
 }
 
-double StepPrice::row_us(std::int32_t rows) const {
-  const std::int32_t from = std::max(1, rows - 4), to = rows + 4;
-  return (curve.pass_us(to) - curve.pass_us(from)) / (to - from);
-}
-
 std::size_t count_paying(std::span<const Sibling> siblings, const StepPrice& price, std::int32_t rows,
                          std::int32_t room) {
   const auto most = std::min(siblings.size(), static_cast<std::size_t>(std::max(room, 0)));

@@ -35,8 +35,6 @@ struct StepPrice {
   StepCurve curve;
   // The least time that one more row costs behind `rows`, as an average over up to eight more rows.
   double least_row_us(std::int32_t rows) const;
-  // The time that a row costs around `rows`: the average over four rows less and four more.
-  double row_us(std::int32_t rows) const;
 };
 
 // How many of the siblings, sorted by descending tokens, make a step of `rows` rows better: the n with the greatest

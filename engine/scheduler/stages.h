@@ -108,7 +108,6 @@ struct Engine::State {
   void learn_lengths();
   void run_ahead();
   void drop_drafts();
-  double price_beside_prompts(std::int32_t prompt_rows) const;
   LengthChoice choose_best_lengths(std::int32_t prompt_rows);
   void price_proposals(std::int32_t prompt_rows);
   void look_at_deadlines();
@@ -138,7 +137,6 @@ struct Engine::State {
   StepCurveEstimate step_curve_, leased_curve_;  // without and with a lease
   DecodeTimeEstimate decode_time_;               // the value of better drafts
   double prompt_share_ = 0;                      // of the decoding steps that read prompts too, smoothed
-  double decode_goodput_ = 0;                    // expected of steps without prompts, smoothed; 0: of none yet
   double probe_allowance_us_ = 0;                // that probes may take
   int n_since_told_ = 0;                         // steps since `cores` was told
   // By draft (empty for a sequence without a LiveDraft), by what proposes, and by Guesses::confidence.

@@ -14,7 +14,7 @@ namespace {
 constexpr int kStepsBetweenTelling = 16;
 constexpr std::int32_t kBackgroundPromptRows = 16;  // a request that comes waits for the running step
 // Weights of the latest step. A burst fills steps with prompts at once.
-constexpr double kKeepPromptTime = 0.1, kKeepGoodput = 1.0 / 32, kKeepPromptShare = 1.0 / 8;
+constexpr double kKeepPromptTime = 0.1, kKeepPromptShare = 1.0 / 8;
 // Maximum share of the steps' time that probes take, and the maximum that is saved up for them
 constexpr double kProbeShare = 0.005, kMostProbeUs = 10'000;
 
@@ -94,7 +94,7 @@ void Engine::State::price_proposals(std::int32_t prompt_rows) {
     part.ref.wants_probability = true;
     if (rates.most_of_second() > price_.goodput * price_.least_row_us(rows)) part.width = options.tree_width;
     if (!options.stop_early) continue;
-    part.stop = {&rates, outlook.alpha_deeper.value_or(outlook.alpha), price_.goodput * price_.row_us(rows),
+    part.stop = {&rates, outlook.alpha_deeper.value_or(outlook.alpha), price_.goodput * price_.curve.row_us(rows),
                  price_.goodput * price_.curve.drafting.depth_us};
     loads_[i].k_wanted = outlook.most;
   }
@@ -133,26 +133,13 @@ void Engine::State::learn_prompt_time() {
   forecast_.prompt_row_us += (row_us - forecast_.prompt_row_us) * (forecast_.prompt_row_us == 0 ? 1 : kKeepPromptTime);
 }
 
-// Tokens that a µs of a step with prompts must bring. By that step's own goodput a token would seem worth too much
-// time: the prompts make it long anyway. A token that is not proposed now comes from a later step. If that has prompts
-// too, it costs the time of one more row; else its share of a whole step. So where prompts fill every step, as in a
-// burst, only a token that is sure to be accepted would pay.
-double Engine::State::price_beside_prompts(std::int32_t prompt_rows) const {
-  constexpr double kLeastRowUs = 0.01;
-  const double row_us = std::max(price_.row_us(prompt_rows + static_cast<std::int32_t>(outlooks_.size())), kLeastRowUs);
-  if (decode_goodput_ == 0) return 1 / row_us;  // no step without prompts yet
-  return 1 / (prompt_share_ * row_us + (1 - prompt_share_) / decode_goodput_);
-}
-
 // Fills `lengths_`, and sets the price of a token.
 LengthChoice Engine::State::choose_best_lengths(std::int32_t prompt_rows) {
-  const double price = prompt_rows > 0 ? price_beside_prompts(prompt_rows) : 0;
+  const double price =
+      prompt_rows > 0 ? price_beside_prompts(outlooks_, prompt_rows, prompt_share_, price_.curve, lengths_) : 0;
   if (!outlooks_.empty()) prompt_share_ += ((prompt_rows > 0 ? 1 : 0) - prompt_share_) * kKeepPromptShare;
   const LengthChoice choice = choose_draft_lengths(outlooks_, prompt_rows, price_.curve, lengths_, price);
   price_.goodput = price > 0 ? price : choice.goodput;
-  if (prompt_rows == 0) {
-    decode_goodput_ += (choice.goodput - decode_goodput_) * (decode_goodput_ == 0 ? 1 : kKeepGoodput);
-  }
   probe_allowance_us_ -= add_probes(outlooks_, prompt_rows, price_.curve, probe_allowance_us_, lengths_);
   return choice;
 }
@@ -254,20 +241,21 @@ void Engine::State::learn_choices(const Part& part, std::size_t n_accepted, bool
   }
 }
 
-// Skips steps that read prompts, since their rows take different times. Skips trials of another number of threads too:
-// trials come early, and a row count measured only by a trial would look too expensive to be tried again.
+// Steps that read prompts tell only a bound, since their rows take different times. Trials of another number of threads
+// tell nothing: they come early, and a row count measured only by a trial would look too expensive to be tried again.
 void Engine::State::learn_lengths() {
   const auto step_us = static_cast<double>(figures_.verify_us + figures_.draft_us);
   probe_allowance_us_ = std::min(probe_allowance_us_ + kProbeShare * step_us, kMostProbeUs);
-  if (figures_.n_prefilling > 0 || (cores != nullptr && cores->ran_trial())) return;
+  if (cores != nullptr && cores->ran_trial()) return;
+  const bool leased = cores != nullptr && cores->ran_leased();
+  StepCurveEstimate& curve = leased ? leased_curve_ : step_curve_;
+  const auto verify_us = static_cast<double>(figures_.verify_us);
+  if (figures_.n_prefilling > 0) return curve.add_prompts(figures_.prefill_rows + figures_.verify_rows, verify_us);
   std::int32_t depth = 0;
   for (const DraftTask& task : draft_tasks_) {
     if (!task.guessed) depth = std::max(depth, task.proposal->chain_length() + task.proposal->branch_passes);
   }
-  const bool leased = cores != nullptr && cores->ran_leased();
-  (leased ? leased_curve_ : step_curve_)
-      .add(figures_.verify_rows, static_cast<double>(figures_.verify_us), depth,
-           static_cast<double>(figures_.draft_us - read_us_));
+  curve.add(figures_.verify_rows, verify_us, depth, static_cast<double>(figures_.draft_us - read_us_));
   if (cores == nullptr || leased || !step_curve_.known()) return;
   if (++n_since_told_ < kStepsBetweenTelling || outlooks_.empty()) return;
   n_since_told_ = 0;

@@ -7,8 +7,9 @@
 namespace slip {
 namespace {
 
-constexpr double kLevelRate = 1.0 / 8;          // weight of one pass in the level
-constexpr double kMostWeight = 32;              // maximum weight of a ratio, in passes
+constexpr double kLevelRate = 1.0 / 8;  // weight of one pass in the level, and in the time of a prompt's row
+constexpr std::int32_t kPromptRows = StepCurve::kRows / 2;  // least rows of a pass that arithmetic surely bounds
+constexpr double kMostWeight = 32;                          // maximum weight of a ratio, in passes
 constexpr double kFade = 1 - 1.0 / 256;         // decay of all weights per pass, so that old measurements are repeated
 constexpr double kLeastWeight = 0.5;            // least weight of a ratio that counts as measured
 constexpr std::int32_t kTries = 3;              // least passes of a ratio that counts as measured
@@ -36,6 +37,11 @@ double StepCurve::pass_us(std::int32_t rows) const {
   if (rows <= 0) return 0;
   if (rows <= kRows) return us[static_cast<std::size_t>(rows - 1)];
   return us.back() + more_row_us * (rows - kRows);
+}
+
+double StepCurve::row_us(std::int32_t rows) const {
+  const std::int32_t from = std::max(1, rows - 4), to = rows + 4;
+  return (pass_us(to) - pass_us(from)) / (to - from);
 }
 
 void DraftTimeEstimate::add(std::int32_t depth, double us) {
@@ -87,6 +93,12 @@ void StepCurveEstimate::add(std::int32_t rows, double verify_us, std::int32_t de
   ratio.add(sample);
 }
 
+void StepCurveEstimate::add_prompts(std::int32_t rows, double verify_us) {
+  if (rows < kPromptRows || !(verify_us > 0)) return;
+  const double row_us = verify_us / rows;
+  row_us_ += row_us_ == 0 ? row_us : kLevelRate * (std::min(row_us, kMostChange * row_us_) - row_us_);
+}
+
 std::array<double, StepCurve::kRows> StepCurveEstimate::ratios() const {
   std::array<double, StepCurve::kRows> all;
   all.fill(1);
@@ -107,6 +119,9 @@ std::array<double, StepCurve::kRows> StepCurveEstimate::ratios() const {
   const double step = more_rows_step(all, first, before);
   for (std::size_t i = before + 1; i < all.size(); ++i) {
     all[i] = all[before] + step * static_cast<double>(i - before);
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!ratios_[i].measured()) all[i] = std::max(all[i], row_us_ / level_us_ * static_cast<double>(i + 1));
   }
   return all;
 }
@@ -136,7 +151,8 @@ StepCurve StepCurveEstimate::curve() const {
     for (std::size_t i = 0; i < pools[p].n; ++i) curve.us[r++] = level_us_ * pools[p].value;
   }
   constexpr std::size_t kHalf = StepCurve::kRows / 2;
-  curve.more_row_us = std::max(kLeastRowShare * curve.us.front(), (curve.us.back() - curve.us[kHalf - 1]) / kHalf);
+  curve.more_row_us =
+      std::max({kLeastRowShare * curve.us.front(), (curve.us.back() - curve.us[kHalf - 1]) / kHalf, row_us_});
   curve.drafting = drafting_.line();
   return curve;
 }

@@ -23,6 +23,8 @@ struct StepCurve {
 
   // Time of a target pass over `rows` ≥ 0 rows; 0 rows take no time.
   double pass_us(std::int32_t rows) const;
+  // The time that a row costs around `rows`: the average over four rows less and four more.
+  double row_us(std::int32_t rows) const;
 
   std::array<double, kRows> us{};  // us[r − 1]: pass over r rows; never descending
   double more_row_us = 0;          // added for each row beyond kRows: the slope of the last half
@@ -49,12 +51,17 @@ class DraftTimeEstimate {
 // A longer context or a busier machine moves the level and leaves the ratios alone.
 //
 // A row count needs three passes to count as measured; the fastest of these three is its first value. The time of any
-// other row count is interpolated between measured ones and lowered by up to 5 %, so that it is tried.
+// other row count is interpolated between measured ones and lowered by up to 5 %, so that it is tried. But a guess is
+// never below the roofline: passes that read prompts show what the arithmetic of a row takes at least. Without it, a
+// server that starts into a burst would take rows beyond the first measured ones for nearly free.
 class StepCurveEstimate {
  public:
   // Adds one step that read no prompt: a target pass of `verify_us` µs over `rows` rows, after `draft_us` µs of
   // drafting to `depth`. The pass is ignored if it has more than StepCurve::kRows rows.
   void add(std::int32_t rows, double verify_us, std::int32_t depth, double draft_us);
+  // Adds a step that read prompts: a target pass of `verify_us` µs over `rows` rows. Passes of fewer rows than half of
+  // StepCurve::kRows are ignored, since memory may bound them.
+  void add_prompts(std::int32_t rows, double verify_us);
   // False until 16 passes were added; curve() is meaningless until then. The first eight are not counted: they touch
   // memory for the first time.
   bool known() const { return n_ >= kCold + kLeast; }
@@ -75,6 +82,7 @@ class StepCurveEstimate {
 
   std::int64_t n_ = 0;  // passes added
   double level_us_ = 0;
+  double row_us_ = 0;  // of a row in passes that arithmetic bounds, smoothed; 0: none was added
   DraftTimeEstimate drafting_;
   std::array<Ratio, StepCurve::kRows> ratios_{};
 };

@@ -118,8 +118,21 @@ TEST(Simulate, InABurstADraftDoesNotDelayPrompts) {
     simulation.draft = costs(20, 1);
     const double with_draft_ms = mean_e2e_ms(simulation, arrivals);
     simulation.options.k = 0;
-    EXPECT_LT(with_draft_ms, 1.025 * mean_e2e_ms(simulation, arrivals)) << alpha << "; before, 1.08 times at 0.7";
+    EXPECT_LT(with_draft_ms, 1.01 * mean_e2e_ms(simulation, arrivals)) << alpha << "; before, 1.08 times at 0.7";
   }
+}
+
+// Regression: a server that starts into a burst knew passes of one row, and took other rows for nearly free.
+TEST(Simulate, ABurstAtTheStartIsNotDelayedByDrafts) {
+  std::vector<Arrival> arrivals = {{0, 32, 100, 0, 0}};
+  for (int i = 0; i < 200; ++i) arrivals.push_back({1 + 0.01 * i, 24, 100, 0, 1});
+  Simulation simulation = usual(0);
+  simulation.topics = {{"without", 0}, {"with", 0.5}};
+  simulation.target = costs(10'000, 800);
+  simulation.draft = costs(20, 1);
+  const double with_draft_ms = mean_e2e_ms(simulation, arrivals);
+  simulation.options.k = 0;
+  EXPECT_LT(with_draft_ms, 1.01 * mean_e2e_ms(simulation, arrivals)) << "before, 1.018 times";
 }
 
 // From the second request on; another topic's text is its own.

@@ -255,6 +255,26 @@ TEST(DraftLength, ATokenCostsTheSameBesideAPrompt) {
   EXPECT_EQ(lengths, std::vector<DraftLength>(4, DraftLength{8, false}));
 }
 
+// What is not proposed beside a prompt comes later: beside the next prompt for a row's time, else for its share of a
+// whole step.
+TEST(PriceBesidePrompts, IsThatOfALaterStep) {
+  const std::vector<DraftOutlook> outlooks(4, DraftOutlook{8, 0.8});
+  std::vector<DraftLength> lengths;
+  const auto price = [&](double prompt_share) {
+    return price_beside_prompts(outlooks, 100, prompt_share, kComputeBound, lengths);
+  };
+  const auto drafted = [&](double prompt_share) {
+    choose_draft_lengths(outlooks, 100, kComputeBound, lengths, price(prompt_share));
+    return lengths[0].nodes;
+  };
+  EXPECT_NEAR(price(1), 1 / 1'500.0, 1e-12);
+  const double alone = goodput(outlooks, chosen(outlooks, kComputeBound), kComputeBound);
+  EXPECT_NEAR(price(0), alone, 1e-12);
+  EXPECT_NEAR(1 / price(0.5), (1'500 + 1 / alone) / 2, 1e-9);
+  EXPECT_EQ(drafted(1), 0);
+  EXPECT_GT(drafted(0), 0);
+}
+
 TEST(AddProbes, AProbeAsksTheDraft) {
   DraftOutlook outlook = both(0.0, 0.9);
   auto lengths = chosen_of_both({outlook}, kMemoryBound);

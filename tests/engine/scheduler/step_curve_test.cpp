@@ -106,6 +106,22 @@ TEST(StepCurveEstimate, RowsBeyondTheMeasuredOnesAreGuessedByTheirSlope) {
   EXPECT_NEAR(jump.curve().pass_us(15), 1.4 * 20'000, 500);
 }
 
+// Regression: a server that started into a burst had measured one and two rows only, took 40 more for half a pass, and
+// drafted 94 tokens beside a prompt of which 3 were accepted. The steps with prompts knew what rows cost.
+TEST(StepCurveEstimate, ARowThatIsNotMeasuredCostsAtLeastItsArithmetic) {
+  const auto pass_us = [](std::int32_t rows) { return std::max(9'000.0, 800.0 * rows); };
+  StepCurveEstimate estimate;
+  for (int i = 0; i < 20; ++i) estimate.add(1 + i % 2, pass_us(1), 0, 0);
+  EXPECT_LT(estimate.curve().pass_us(40), 15'000) << "without a prompt nothing else is known";
+  estimate.add_prompts(StepCurve::kRows / 2 - 1, 1'000'000);  // memory may bound so few rows: ignored
+  for (const std::int32_t rows : {256, 80, 256}) estimate.add_prompts(rows, pass_us(rows));
+  const StepCurve curve = estimate.curve();
+  for (const std::int32_t rows : {40, 128, 256}) EXPECT_NEAR(curve.pass_us(rows), pass_us(rows), 1) << rows;
+  EXPECT_LT(curve.pass_us(8), 9'500) << "memory bounds it, so it is worth a trial";
+  for (int i = 0; i < 50; ++i) estimate.add(40, 20'000, 0, 0);
+  EXPECT_NEAR(estimate.curve().pass_us(40), 20'000, 200) << "what is measured counts";
+}
+
 TEST(StepCurveEstimate, AnInterruptedPassChangesLittle) {
   StepCurveEstimate estimate;
   for (int i = 0; i < 400; ++i) estimate.add(1 + i % 4, i % 50 == 49 ? 400'000 : 10'000, 0, 0);
