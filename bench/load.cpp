@@ -66,14 +66,15 @@ bool rate_is_missing(const Options& options) {
   return options.rate <= 0 && (options.trace.empty() || options.scale == 0);
 }
 
-SloTargets targets_of(const Options& options) {
-  return {static_cast<std::int64_t>(1e3 * options.tpot_ms), static_cast<std::int64_t>(1e3 * options.ttft_ms)};
+// Empty without --trace.
+std::vector<Arrival> trace_of(const Options& options) {
+  if (options.trace.empty()) return {};
+  const double scale = options.scale > 0 ? options.scale : 1;
+  return trace_arrivals(options.trace, {.scale = scale, .max_tokens = options.max_tokens});
 }
 
 // The trace, so much faster or slower that it fills `seconds` at `rate`, if no scale is given.
-std::vector<Arrival> trace_of(const Options& options, double rate, double seconds) {
-  const double given = options.scale > 0 ? options.scale : 1;
-  std::vector<Arrival> arrivals = trace_arrivals(options.trace, {.scale = given, .max_tokens = options.max_tokens});
+std::vector<Arrival> replayed(const Options& options, std::vector<Arrival> arrivals, double rate, double seconds) {
   if (options.scale > 0) return arrivals;
   const auto n = static_cast<std::size_t>(std::max(1.0, rate * seconds));
   if (n < arrivals.size()) arrivals.resize(n);
@@ -82,15 +83,16 @@ std::vector<Arrival> trace_of(const Options& options, double rate, double second
 }
 
 // Of each round; those of a trace are its successive stretches.
-std::vector<std::vector<Arrival>> arrivals_of(const Options& options, double rate, int rounds) {
+std::vector<std::vector<Arrival>> arrivals_of(const Options& options, const std::vector<Arrival>& trace, double rate,
+                                              int rounds) {
   std::vector<std::vector<Arrival>> all(static_cast<std::size_t>(rounds));
-  if (options.trace.empty()) {
+  if (trace.empty()) {
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i] = poisson_arrivals(rate, options.duration_s, options.max_tokens, options.seed + i);
     }
     return all;
   }
-  for (Arrival arrival : trace_of(options, rate, options.duration_s * rounds)) {
+  for (Arrival arrival : replayed(options, trace, rate, options.duration_s * rounds)) {
     const auto round = static_cast<std::size_t>(arrival.at_s / options.duration_s);
     if (round >= all.size()) break;
     arrival.at_s -= options.duration_s * static_cast<double>(round);
@@ -117,7 +119,7 @@ json by_vllm_names(const json& figures) {
 }
 
 json figures_of(const std::vector<LoadFigures>& runs, const Options& options) {
-  json figures = summarize(runs, targets_of(options));
+  json figures = summarize(runs, slo_targets_of_ms(options.tpot_ms, options.ttft_ms));
   figures["vllm"] = by_vllm_names(figures);
   return figures;
 }
@@ -126,7 +128,7 @@ json run_url(const Options& options) {
   if (rate_is_missing(options)) {
     throw Error(ErrorCode::kInvalidArgument, "no load is given", "give --rate, or --trace with --scale");
   }
-  const auto arrivals = arrivals_of(options, options.rate, /*rounds=*/1);
+  const auto arrivals = arrivals_of(options, trace_of(options), options.rate, /*rounds=*/1);
   return figures_of({run_open_loop(parse_url(options.url), calls_of(options), arrivals.front())}, options);
 }
 
@@ -144,17 +146,16 @@ Service start(const Options& options, const std::string& arm) {
   return Service(slipstream_beside(), arguments, folder / "service.log");
 }
 
+// Also of the arm that measures capacity, which may be none of the compared ones.
 void delete_data(const Options& options) {
   for (const std::string& arm : options.arms) std::filesystem::remove_all(std::filesystem::path(options.work) / arm);
+  std::filesystem::remove_all(std::filesystem::path(options.work) / options.capacity_arm);
 }
 
 // Requests per second of one arm with closed-loop clients, whose answers are as long as the load's.
-double capacity(const Options& options, const LoadCalls& calls) {
+double capacity(const Options& options, const LoadCalls& calls, const std::vector<Arrival>& trace) {
   std::vector<Arrival> requests(options.capacity_requests, Arrival{.max_tokens = options.max_tokens});
-  if (!options.trace.empty()) {
-    const auto trace = trace_arrivals(options.trace, {.max_tokens = options.max_tokens});
-    for (std::size_t i = 0; i < requests.size(); ++i) requests[i] = trace[i % trace.size()];
-  }
+  for (std::size_t i = 0; i < requests.size() && !trace.empty(); ++i) requests[i] = trace[i % trace.size()];
   const Service service = start(options, options.capacity_arm);
   const LoadFigures run = run_closed_loop(service.endpoint(), calls, requests, options.capacity_clients);
   const auto answered = std::count_if(run.replies.begin(), run.replies.end(),
@@ -207,15 +208,16 @@ json compare(const Options& options, const std::map<std::string, std::vector<Loa
 // to round, so that drift of the machine favours none.
 json run_arms(const Options& options) {
   const LoadCalls calls = calls_of(options);
+  const std::vector<Arrival> trace = trace_of(options);
   delete_data(options);
   json result = {{"rounds", options.rounds}, {"duration_s", options.duration_s}};
   double rate = options.rate;
   if (rate_is_missing(options)) {
-    result["capacity_per_s"] = capacity(options, calls);
+    result["capacity_per_s"] = capacity(options, calls, trace);
     delete_data(options);  // else the load's arms would know more than the arm that did not measure it
     rate = options.load * result["capacity_per_s"].get<double>();
   }
-  const auto rounds = arrivals_of(options, rate, options.rounds);
+  const auto rounds = arrivals_of(options, trace, rate, options.rounds);
   std::size_t n_arrivals = 0;
   for (const auto& arrivals : rounds) n_arrivals += arrivals.size();
   result["rate_per_s"] = static_cast<double>(n_arrivals) / (options.duration_s * options.rounds);

@@ -71,6 +71,21 @@ struct RecordedTraffic {
   std::vector<Arrival> requests;  // by the time they ended, oldest first
 };
 
+// A row of the view `recent_requests`, without its topic; empty if nothing was answered. The file may come from
+// anywhere, so its numbers are limited.
+std::optional<Arrival> recorded_arrival(const SheetRow& row) {
+  const auto tokens = [&](const char* column, std::int32_t most) {
+    return static_cast<std::int32_t>(std::clamp<std::int64_t>(row.integer(column), 0, most));
+  };
+  constexpr std::int32_t kMostTokens = 1 << 20;
+  Arrival request{.max_tokens = tokens("output_tokens", kMostTokens),
+                  .prompt_tokens = tokens("prompt_tokens", kMostTokens)};
+  if (request.max_tokens == 0 || request.prompt_tokens == 0) return std::nullopt;
+  request.cached_tokens = tokens("cached_tokens", request.prompt_tokens - 1);
+  request.at_s = 1e-6 * static_cast<double>(row.integer("finished_us")) - 1e-3 * row.number("total_ms").value_or(0);
+  return request;
+}
+
 RecordedTraffic recorded_traffic(const std::string& file) {
   constexpr int kMostRecorded = 10'000;  // the newest
   const LedgerReader ledger(file, {});
@@ -87,15 +102,11 @@ RecordedTraffic recorded_traffic(const std::string& file) {
   for (std::size_t i = sheet.rows.size(); i-- > 0;) {
     const SheetRow row(sheet, i);
     const auto topic = index_of.find(row.text("topic"));
-    const std::int64_t prompt = row.integer("prompt_tokens"), answer = row.integer("output_tokens");
-    if (topic == index_of.end() || prompt < 1 || answer < 1) continue;
-    constexpr std::int64_t kMost = 1 << 20;
-    const double ended_s = 1e-6 * static_cast<double>(row.integer("finished_us"));
-    traffic.requests.push_back(
-        {ended_s - 1e-3 * row.number("total_ms").value_or(0), static_cast<std::int32_t>(std::min(answer, kMost)),
-         static_cast<std::int32_t>(std::min(prompt, kMost)),
-         static_cast<std::int32_t>(std::clamp<std::int64_t>(row.integer("cached_tokens"), 0, prompt - 1)),
-         topic->second});
+    if (topic == index_of.end()) continue;
+    auto request = recorded_arrival(row);
+    if (!request) continue;
+    request->topic = topic->second;
+    traffic.requests.push_back(*request);
     ++traffic.topics[static_cast<std::size_t>(topic->second)].share;  // for arrivals of a trace
   }
   if (traffic.requests.empty()) {
@@ -183,7 +194,7 @@ Simulation simulation_of(const SimulateOptions& options, const Profile& profile,
   if (simulation.topics.empty()) simulation.topics.push_back({"all", 0});
   simulation.cache_tokens = options.cache_tokens;
   simulation.max_positions = options.context;
-  simulation.slo = {static_cast<std::int64_t>(1e3 * options.tpot_ms), static_cast<std::int64_t>(1e3 * options.ttft_ms)};
+  simulation.slo = slo_targets_of_ms(options.tpot_ms, options.ttft_ms);
   simulation.seed = options.seed;
   return simulation;
 }

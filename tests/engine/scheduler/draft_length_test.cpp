@@ -44,7 +44,8 @@ std::vector<std::int32_t> chosen(const std::vector<DraftOutlook>& outlooks, cons
 StepCurve curve_of(double fixed_us, std::int32_t tile, double tile_us, double depth_us) {
   StepCurve curve;
   for (std::int32_t r = 1; r <= StepCurve::kRows; ++r) {
-    curve.us[static_cast<std::size_t>(r - 1)] = fixed_us + tile_us * ((r + tile - 1) / tile);
+    const std::int32_t tiles = (r + tile - 1) / tile;
+    curve.us[static_cast<std::size_t>(r - 1)] = fixed_us + tile_us * tiles;
   }
   curve.more_row_us = tile_us / tile;
   curve.drafting.depth_us = depth_us;
