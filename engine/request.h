@@ -91,6 +91,8 @@ class TokenSink {
 // What proposes tokens of an answer. Drafts on the CPU combine with prompt lookup.
 enum class ProposeBy : std::uint8_t { kDraft, kPromptLookup };
 
+inline constexpr std::int32_t kMostPriority = 1000;
+
 struct Request {
   RequestId id;                      // unique in the process; assigned by the submitter
   RequestId call;                    // the first request made from the same client call; 0: this one
@@ -117,6 +119,9 @@ struct Request {
   SloTargets slo;
   std::string slo_tier;  // the name of these targets, opaque as `name`; empty: none
   TenantId tenant;
+  // Of a tenant's waiting requests the one with the lowest starts first; as in vLLM. From −kMostPriority to
+  // kMostPriority. It ages: see RequestQueue.
+  std::int32_t priority = 0;
   bool learn = true;
   // Set: a background request, which the learner sends. It runs only while the engine has no other one, and ends where
   // it is when another one comes. No listener and no limit of waiting requests counts it.

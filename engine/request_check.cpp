@@ -105,6 +105,8 @@ void check_request(const Request& request, const RequestLimits& limits) {
           "a prompt is scored only with top_logprobs");
   require(!request.k || (*request.k >= 0 && *request.k <= kMaxProposalNodes), "k",
           "k must be between 0 and " + std::to_string(kMaxProposalNodes));
+  require(request.priority >= -kMostPriority && request.priority <= kMostPriority, "priority",
+          "priority must be between -" + std::to_string(kMostPriority) + " and " + std::to_string(kMostPriority));
   check_draft(request, limits.vocab_size);
 }
 

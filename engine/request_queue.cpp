@@ -40,13 +40,28 @@ void RequestQueue::push(Request request) {
     }
     try {
       tenants_.try_emplace(tenant);
-      queue.push_back({std::move(request), seeds_(), now_us});
+      WaitingRequest waiting{std::move(request), seeds_(), now_us};
+      queue.insert(place_of(queue, waiting), std::move(waiting));
     } catch (const std::bad_alloc&) {
       live_.erase(id);
       throw;
     }
   }
   ready_.notify_one();
+}
+
+// Behind the tenant's last request that has an earlier turn. Waiting lowers all priorities alike, so the order of two
+// requests never changes.
+RequestQueue::Waiting::iterator RequestQueue::place_of(Waiting& queue, const WaitingRequest& waiting) {
+  const auto turn = [](const WaitingRequest& one) { return one.submitted_us + one.request.priority * kPriorityUs; };
+  auto place = queue.end();
+  for (auto at = queue.end(); at != queue.begin();) {
+    --at;
+    if (at->request.tenant != waiting.request.tenant) continue;
+    if (turn(*at) <= turn(waiting)) break;
+    place = at;
+  }
+  return place;
 }
 
 void RequestQueue::cancel(RequestId id) {

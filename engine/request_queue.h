@@ -25,16 +25,19 @@ struct WaitingRequest {
 };
 
 // A bounded queue of requests, and cancellations, from submitters to the engine thread. The next turn is the tenant's
-// with the fewest running requests; of equals, the one's whose latest start was longest ago. A tenant's own requests
-// start in the order they came. So a tenant with many requests delays another one by one request's end. Only push()
-// allocates, so take and cancel work without memory. Background requests have a queue of their own behind it. Threads:
-// push, cancel, close, n_waiting from any; the rest is the engine thread's.
+// with the fewest running requests; of equals, the one's whose latest start was longest ago. So a tenant with many
+// requests delays another one by one request's end. A tenant's own requests start by priority: a level is worth
+// kPriorityUs of waiting, so a request with a high number is late but never starved. Equal ones start in the order they
+// came. Only push() allocates, so take and cancel work without memory. Background requests have a queue of their own
+// behind it. Threads: push, cancel, close, n_waiting from any; the rest is the engine thread's.
 class RequestQueue {
  public:
+  static constexpr std::int64_t kPriorityUs = 10'000'000;
+
   RequestQueue(std::int32_t max_waiting, std::optional<std::uint64_t> seed);
 
   // Error: kOverloaded when full, kUnavailable when closed, kInvalidArgument for an id that is still in the engine.
-  // Changes nothing when it throws, std::bad_alloc included.
+  // Changes nothing when it throws, std::bad_alloc included. Cost: O(1), or O(waiting requests) if it passes some.
   void push(Request request);
   void cancel(RequestId id);
   void close();
@@ -71,12 +74,13 @@ class RequestQueue {
     std::int32_t n_ordered = 0;    // of its waiting requests, while peek_needs() orders
   };
   using Waiting = std::list<WaitingRequest>;
+  static Waiting::iterator place_of(Waiting& queue, const WaitingRequest& waiting);
   Waiting::iterator bring_next(Waiting::iterator to);
 
   mutable std::mutex mutex_;
   std::condition_variable_any ready_;
   const std::size_t max_waiting_;
-  Waiting waiting_;                               // a tenant's requests in the order of arrival
+  Waiting waiting_;                               // a tenant's requests in the order of their turns
   Waiting background_;                            // background requests in the order of arrival
   std::unordered_map<RequestId, Entry> live_;     // waiting or running
   std::unordered_map<TenantId, Tenant> tenants_;  // that were ever seen: as many as there are API keys

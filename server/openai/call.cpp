@@ -81,7 +81,6 @@ const std::vector<NeutralField>& neutral_fields() {
       {"continue_final_message", kFalse},
       {"use_beam_search", kFalse},
       {"length_penalty", is_number<1>},
-      {"priority", is_number<0>},
   };
   return fields;
 }
@@ -106,6 +105,7 @@ class CallReader {
     read_logprobs();
     read_speculative();
     read_slo();
+    call_.priority = static_cast<std::int32_t>(fields_.integer("priority", -kMostPriority, kMostPriority).value_or(0));
     read_metadata();
     read_headers(headers);
     read_tier(headers, tiers);
@@ -147,7 +147,8 @@ class CallReader {
                                          "stream_options",
                                          "speculative",
                                          "slo",
-                                         "service_tier"};
+                                         "service_tier",
+                                         "priority"};
 
   // Fields that describe the caller or how the provider handles the request; none affects the answer's content.
   static constexpr std::array kHints = {

@@ -54,6 +54,7 @@ struct CompletionCall {
   bool stream = false, include_usage = false;
   bool echo = false;               // completion: the answer begins with the prompt's text and scores
   std::int32_t top_logprobs = -1;  // as in Request
+  std::int32_t priority = 0;       // as in Request
   bool learn = true;
   std::optional<std::string> topic_label;
 };

@@ -252,6 +252,7 @@ Request Service::prepare(const ServedModel& served, const CompletionCall& call, 
   request.propose_by = call.propose_by;
   request.slo = call.slo;
   request.slo_tier = call.slo_tier;
+  request.priority = call.priority;
   if (served.past_answers) request.past_answers = served.past_answers->of(caller.tenant, route.topic);
   request.keep_stop = call.keep_stop;
   if (call.endpoint == Endpoint::kCompletion) {

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 
+#include "common/clock.h"
 #include "common/error.h"
 
 namespace slip {
@@ -14,8 +16,9 @@ namespace {
 
 class RequestQueueTest : public ::testing::Test {
  protected:
-  void push(std::uint64_t id, std::uint64_t tenant, std::size_t n_prompt = 4) {
+  void push(std::uint64_t id, std::uint64_t tenant, std::size_t n_prompt = 4, std::int32_t priority = 0) {
     Request request;
+    request.priority = priority;
     request.id = {id};
     request.tenant = {tenant};
     request.prompt.assign(n_prompt, 1);
@@ -100,6 +103,33 @@ TEST_F(RequestQueueTest, ATenantsOwnRequestsKeepTheirOrder) {
       queue_.forget({started});
     }
   }
+}
+
+// Of one tenant's: among tenants the turns stay fair, or each would send the lowest.
+TEST_F(RequestQueueTest, ATenantsRequestsStartByPriority) {
+  push(1, 7, 4, 5);
+  push(2, 7);
+  push(3, 7, 4, -5);
+  push(4, 7);
+  push(101, 8, 4, 1000);
+  push(5, 7, 4, -5);
+  EXPECT_EQ(start_many(6), (Ids{3, 101, 5, 2, 4, 1}));
+}
+
+TEST_F(RequestQueueTest, ALevelOfPriorityIsWorthSomeWaiting) {
+  static std::int64_t now_us;
+  struct TestClock {
+    std::int64_t (*before)() = std::exchange(
+        monotonic_source, +[] { return now_us; });
+    ~TestClock() { monotonic_source = before; }
+  } clock;
+  now_us = 1'000'000;
+  push(1, 7, 4, 2);
+  now_us += 2 * RequestQueue::kPriorityUs - 1;
+  push(2, 7);
+  now_us += 1;
+  push(3, 7);
+  EXPECT_EQ(start_many(3), (Ids{2, 1, 3})) << "20 seconds make up for two levels";
 }
 
 TEST_F(RequestQueueTest, OnlyThoseBeforeItInTurnArePassed) {

@@ -197,7 +197,7 @@ def habits(service, client, model):
     plain = ask().choices[0].message.content
     hints = ask(reasoning_effort="low", verbosity="low", prompt_cache_key="k", safety_identifier="u", tool_choice="auto",
                 extra_body={"prompt_cache_retention": "24h", "skip_special_tokens": True, "use_beam_search": False,
-                            "length_penalty": 1, "priority": 0, "metadata": {"number": 7, "list": [1]}})
+                            "length_penalty": 1, "priority": -3, "metadata": {"number": 7, "list": [1]}})
     check("hints and neutral values change nothing", hints.choices[0].message.content == plain, (hints, plain))
     marked = [MESSAGES[0] | {"id": "msg_1"}, MESSAGES[1] | {"name": "anna", "content": [part | {"cache_control": {"type": "ephemeral"}}
                                                                                       for part in MESSAGES[1]["content"]]}]

@@ -67,6 +67,14 @@ TEST_F(RoutingTest, HowTokensAreProposedReachesTheEngine) {
   EXPECT_FALSE(engine_.request(2).k);
 }
 
+TEST_F(RoutingTest, APriorityReachesTheEngine) {
+  start();
+  figures_of(kQuery, "", {{"priority", 7}});
+  figures_of(kQuery);
+  EXPECT_EQ(engine_.request(0).priority, 7);
+  EXPECT_EQ(engine_.request(1).priority, 0);
+}
+
 TEST_F(RoutingTest, ALabelWins) {
   start();
   const auto figures = figures_of(kQuery, "python");

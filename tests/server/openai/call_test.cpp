@@ -34,7 +34,8 @@ TEST(Call, ReadsEveryField) {
            R"("top_logprobs":3,"user":"u","service_tier":"auto","metadata":{"topic":"sql"},"min_p":0.125,)"
            R"("repetition_penalty":1.5,"presence_penalty":-2,"frequency_penalty":0.25,"min_tokens":3,)"
            R"("logit_bias":{"7":-100,"12":1.5},"ignore_eos":true,"stop_token_ids":[9,0],"n":2,)"
-           R"("include_stop_str_in_output":true)");
+           R"("include_stop_str_in_output":true,"priority":-3)");
+  EXPECT_EQ(call.priority, -3);
   EXPECT_EQ(call.model, "m");
   EXPECT_EQ(call.messages.at(0).role, "user");
   EXPECT_EQ(call.messages.at(0).content, "hi");
@@ -76,7 +77,7 @@ TEST(Call, NullCountsAsAbsent) {
 TEST(Call, NeutralValuesPass) {
   EXPECT_NO_THROW(chat(R"("n":1,"presence_penalty":0,"frequency_penalty":0.0,"logit_bias":{},)"
                        R"("response_format":{"type":"text"},"tools":[],"tool_choice":"none","modalities":["text"])"));
-  EXPECT_NO_THROW(chat(R"("skip_special_tokens":true,"use_beam_search":false,"length_penalty":1.0,"priority":0)"));
+  EXPECT_NO_THROW(chat(R"("skip_special_tokens":true,"use_beam_search":false,"length_penalty":1.0)"));
   EXPECT_NO_THROW(chat(R"("length_penalty":1)"));
   EXPECT_NO_THROW(
       chat(R"("spaces_between_special_tokens":true,"add_generation_prompt":true,"continue_final_message":false)"));
@@ -286,8 +287,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"("tool_choice":"auto","tools":[{"type":"function"}])", "tools"},
         Refusal{R"("skip_special_tokens":false)", "skip_special_tokens"},
         Refusal{R"("use_beam_search":true)", "use_beam_search"}, Refusal{R"("length_penalty":1.5)", "length_penalty"},
-        Refusal{R"("priority":1)", "priority"}, Refusal{R"("no_such_field":1)", "no_such_field"},
-        Refusal{R"("prompt":"x")", "prompt"}, Refusal{R"("no_such_null":null)", "no_such_null"}));
+        Refusal{R"("priority":1001)", "priority"}, Refusal{R"("priority":"high")", "priority"},
+        Refusal{R"("no_such_field":1)", "no_such_field"}, Refusal{R"("prompt":"x")", "prompt"},
+        Refusal{R"("no_such_null":null)", "no_such_null"}));
 
 TEST(Call, MessagesAreCheckedWhereTheyAreWrong) {
   const std::pair<const char*, const char*> cases[] = {
