@@ -81,16 +81,25 @@ LearningLoop::LearningLoop(LearningLoopSetting setting)
     topic.figures.topic = topic.topic;
     topic.figures.draft = topic.live_draft->name();
     topic.figures.live_version = topic.live.version->number;
+    resume_curve(topic);
     topics_.push_back(std::move(topic));
   }
 }
 
 void LearningLoop::save() {
+  remember_curves();
   trainers_.save_all();
 }
 
 void LearningLoop::save_due(std::int64_t now_us) {
+  remember_curves();
   trainers_.save_due(now_us);
+}
+
+void LearningLoop::remember_curves() {
+  for (const TopicState& topic : topics_) {
+    trainers_.remember(topic.live_draft->name(), topic.curve, topic.step_seconds);
+  }
 }
 
 void LearningLoop::reclaim() {
@@ -182,7 +191,7 @@ TopicState* LearningLoop::topic_to_train() {
   for (TopicState& topic : topics_) {
     topic.lacks_answers = false;
     if (topic.starved || topic.requests_seen == 0 || topic.training_failures.retry_us > now_us) continue;
-    if (topic.steps_done == 0) start_curve(topic);
+    if (topic.steps_done == 0 && topic.curve.empty()) start_curve(topic);
     const StepDecision decision = governor_.allow_step(progress_of(topic));
     topic.figures.state = decision.allowed ? "training" : decision.reason;
     topic.lacks_answers = decision.lacks_answers;
@@ -215,6 +224,15 @@ bool LearningLoop::may_take_first_step(const TopicState& topic) const {
 void LearningLoop::start_curve(TopicState& topic) const {
   const double alpha = topic.recent_live.alpha(), alone = topic.recent_live.alpha_alone();
   topic.curve = LearningCurve(alone, alone < 1 ? std::min(1.0, (1 - alpha) / (1 - alone)) : 1);
+}
+
+// What an earlier run measured. A curve from the beginning knows only the prior, by which a draft that has learned a
+// lot would not pay back, and each restart would stop training for dozens of requests.
+void LearningLoop::resume_curve(TopicState& topic) const {
+  const auto saved = trainers_.saved(topic.live_draft->name(), topic.live);
+  if (!saved) return;
+  topic.curve = saved->curve;
+  topic.step_seconds = saved->step_seconds;
 }
 
 TopicProgress LearningLoop::progress_of(const TopicState& topic) const {

@@ -85,6 +85,8 @@ class LearningLoop {
   TopicState* topic_to_train();
   bool may_take_first_step(const TopicState& topic) const;
   void start_curve(TopicState& topic) const;
+  void resume_curve(TopicState& topic) const;
+  void remember_curves();
   double value_of(const TopicState& topic) const;
   double step_share_of(const TopicState& topic) const;
   void score_next();

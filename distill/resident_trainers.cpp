@@ -101,6 +101,26 @@ void ResidentTrainers::follow(const std::string& draft, const DraftSource& live)
   found->second.lineage_changed = true;
 }
 
+void ResidentTrainers::remember(const std::string& draft, const LearningCurve& curve, double step_seconds) {
+  const auto found = residents_.find(draft);
+  if (found == residents_.end()) return;
+  TrainerLineage& lineage = found->second.lineage;
+  found->second.lineage_changed |= !(lineage.curve == curve);
+  lineage.curve = curve;
+  lineage.step_seconds = step_seconds;
+}
+
+std::optional<TrainerLineage> ResidentTrainers::saved(const std::string& draft, const DraftSource& live) const {
+  if (!std::filesystem::exists(state_file(draft)) || !std::filesystem::exists(lineage_file(draft))) return std::nullopt;
+  try {
+    TrainerLineage lineage = read_lineage(lineage_file(draft));
+    if (lineage.source != live.name || lineage.version != live.number) return std::nullopt;
+    return lineage;
+  } catch (const Error&) {  // take() says so
+    return std::nullopt;
+  }
+}
+
 bool ResidentTrainers::has_unsaved(const Resident& resident) {
   return resident.lineage_changed || static_cast<std::uint64_t>(resident.trainer->steps()) != resident.lineage.steps;
 }

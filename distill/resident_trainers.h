@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "distill/topic_state.h"
@@ -41,6 +42,10 @@ class ResidentTrainers {
   std::uint64_t total_steps(const std::string& draft) const;
   // Records that `draft` went live as `live`: the trainer's state belongs to that lineage from the next save on.
   void follow(const std::string& draft, const DraftSource& live);
+  // What is to be saved with the state of `draft`, if it is in memory.
+  void remember(const std::string& draft, const LearningCurve& curve, double step_seconds);
+  // What was saved with the state that the next take() will take up; empty: there is none.
+  std::optional<TrainerLineage> saved(const std::string& draft, const DraftSource& live) const;
   // Error{kIo}: the state on disk is unchanged.
   void save(const std::string& draft);
   // Saves every trainer with unsaved steps, even if some fail. Logs once that saving fails, and once that it works

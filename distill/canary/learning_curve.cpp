@@ -55,6 +55,15 @@ LearningCurve::LearningCurve(double alpha_at_start, double share_drafted) {
   room_ = share_drafted * left * left * left * left * left;
 }
 
+LearningCurve LearningCurve::resumed(double room, const std::vector<MeasuredRise>& measured) {
+  LearningCurve curve;
+  if (room >= 0 && room <= 1) curve.room_ = room;
+  for (const MeasuredRise& one : measured) {
+    if (one.from_steps >= 0 && one.from_steps < one.to_steps && std::isfinite(one.to_steps)) curve.add(one);
+  }
+  return curve;
+}
+
 void LearningCurve::add(const MeasuredRise& measured) {
   if (!std::isfinite(measured.gain.mean) || !std::isfinite(measured.gain.deviation) || measured.gain.deviation <= 0) {
     return;

@@ -11,6 +11,7 @@ namespace slip {
 struct MeasuredRise {
   double from_steps = 0, to_steps = 0;  // optimizer steps of the two exports; 0: the base draft
   ExpectedGain gain;                    // see SmoothGain
+  bool operator==(const MeasuredRise&) const = default;
 };
 
 // The learning curve of one topic's trainer: acceptance rate over optimizer steps, and the rise to expect from further
@@ -37,9 +38,15 @@ class LearningCurve {
   double predicted_gain(double steps) const;
   bool empty() const { return measured_.empty(); }
   double latest_steps() const { return measured_.empty() ? 0 : measured_.back().to_steps; }
+  bool operator==(const LearningCurve&) const = default;
+
+  // What is kept of a curve, and the curve of what was kept.
+  double room() const { return room_; }
+  const std::vector<MeasuredRise>& measured() const { return measured_; }
+  static LearningCurve resumed(double room, const std::vector<MeasuredRise>& measured);
 
  private:
-  double room_;
+  double room_;  // the prior rise, as a share of that of a draft of which nothing is accepted; 0 to 1
   std::vector<MeasuredRise> measured_;  // by ascending to_steps
 };
 

@@ -209,6 +209,25 @@ TEST(LearningLoop, APublishedExportIsAPointOfTheLearningCurve) {
   EXPECT_GT(governor.curve.latest_steps(), 0);
 }
 
+// Regression: a restarted service took the topic for a new one whose draft is good already, and trained it no more.
+TEST(LearningLoop, ARestartKeepsTheLearningCurve) {
+  House house;
+  OneExport before(static_cast<std::uint64_t>(house.options.steps_between_candidates)), after(0);
+  auto learner = house.make_learner(before);
+  learner->start();
+  stream(*learner, 1, 64);
+  learner->stop();
+  ASSERT_FALSE(before.curve.empty());
+  const auto current = house.store.current("sql");
+  ASSERT_TRUE(current.has_value());
+  house.live_draft = std::make_shared<LiveDraft>(DraftId{1}, "sql", house.load("sql", current->version));
+  learner = house.make_learner(after);
+  learner->start();
+  stream(*learner, 5001, 2);
+  learner->stop();
+  EXPECT_TRUE(after.curve == before.curve);
+}
+
 // Regression: steps on a topic's first batch alone overfitted it.
 TEST(LearningLoop, ATopicsFirstStepsWaitForTwoBatches) {
   House house;
