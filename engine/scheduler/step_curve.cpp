@@ -7,8 +7,9 @@
 namespace slip {
 namespace {
 
-constexpr double kLevelRate = 1.0 / 8;  // weight of one pass in the level, and in the time of a prompt's row
-constexpr std::int32_t kPromptRows = StepCurve::kRows / 2;  // least rows of a pass that arithmetic surely bounds
+constexpr double kLevelRate = 1.0 / 8;                      // weight of one pass in the level
+constexpr std::int32_t kPromptRows = StepCurve::kRows / 2;  // least rows of a pass that shows the arithmetic of a row
+constexpr double kRowRise = 1.01;                           // per pass, so that a slower machine is followed
 constexpr double kMostWeight = 32;                          // maximum weight of a ratio, in passes
 constexpr double kFade = 1 - 1.0 / 256;         // decay of all weights per pass, so that old measurements are repeated
 constexpr double kLeastWeight = 0.5;            // least weight of a ratio that counts as measured
@@ -96,10 +97,23 @@ void StepCurveEstimate::add(std::int32_t rows, double verify_us, std::int32_t de
 void StepCurveEstimate::add_prompts(std::int32_t rows, double verify_us) {
   if (rows < kPromptRows || !(verify_us > 0)) return;
   const double row_us = verify_us / rows;
-  row_us_ += row_us_ == 0 ? row_us : kLevelRate * (std::min(row_us, kMostChange * row_us_) - row_us_);
+  row_us_ = row_us_ == 0 ? row_us : std::min(row_us, kRowRise * row_us_);
+}
+
+// Of a row count that is not measured, at least; 0 before any pass is.
+double StepCurveEstimate::least_ratio(std::size_t rows) const {
+  return level_us_ > 0 ? row_us_ / level_us_ * static_cast<double>(rows) : 0;
 }
 
 std::array<double, StepCurve::kRows> StepCurveEstimate::ratios() const {
+  std::array<double, StepCurve::kRows> all = guessed_ratios();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!ratios_[i].measured()) all[i] = std::max(all[i], least_ratio(i + 1));
+  }
+  return all;
+}
+
+std::array<double, StepCurve::kRows> StepCurveEstimate::guessed_ratios() const {
   std::array<double, StepCurve::kRows> all;
   all.fill(1);
   std::size_t first = all.size(), before = all.size();  // index of the first and last measured one; all.size(): none
@@ -119,9 +133,6 @@ std::array<double, StepCurve::kRows> StepCurveEstimate::ratios() const {
   const double step = more_rows_step(all, first, before);
   for (std::size_t i = before + 1; i < all.size(); ++i) {
     all[i] = all[before] + step * static_cast<double>(i - before);
-  }
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (!ratios_[i].measured()) all[i] = std::max(all[i], row_us_ / level_us_ * static_cast<double>(i + 1));
   }
   return all;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace slip {
@@ -60,7 +61,7 @@ class StepCurveEstimate {
   // drafting to `depth`. The pass is ignored if it has more than StepCurve::kRows rows.
   void add(std::int32_t rows, double verify_us, std::int32_t depth, double draft_us);
   // Adds a step that read prompts: a target pass of `verify_us` µs over `rows` rows. Passes of fewer rows than half of
-  // StepCurve::kRows are ignored, since memory may bound them.
+  // StepCurve::kRows are ignored, since memory surely bounds many of them.
   void add_prompts(std::int32_t rows, double verify_us);
   // False until 16 passes were added; curve() is meaningless until then. The first eight are not counted: they touch
   // memory for the first time.
@@ -77,12 +78,14 @@ class StepCurveEstimate {
     bool measured() const;
     void add(double sample);
   };
-  // The ratios of all row counts, measured or guessed.
+  // The ratios of all row counts, measured or guessed; guessed_ratios() from those that are measured alone.
   std::array<double, StepCurve::kRows> ratios() const;
+  std::array<double, StepCurve::kRows> guessed_ratios() const;
+  double least_ratio(std::size_t rows) const;
 
   std::int64_t n_ = 0;  // passes added
   double level_us_ = 0;
-  double row_us_ = 0;  // of a row in passes that arithmetic bounds, smoothed; 0: none was added
+  double row_us_ = 0;  // of a row in the latest passes over prompts, the least; 0: none was added
   DraftTimeEstimate drafting_;
   std::array<Ratio, StepCurve::kRows> ratios_{};
 };

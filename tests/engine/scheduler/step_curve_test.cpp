@@ -119,8 +119,20 @@ TEST(StepCurveEstimate, ARowThatIsNotMeasuredCostsAtLeastItsArithmetic) {
   const StepCurve curve = estimate.curve();
   for (const std::int32_t rows : {40, 128, 256}) EXPECT_NEAR(curve.pass_us(rows), pass_us(rows), 1) << rows;
   EXPECT_LT(curve.pass_us(8), 9'500) << "memory bounds it, so it is worth a trial";
+  estimate.add_prompts(64, 90'000);  // a pass over few rows waits for memory: it says less
+  EXPECT_NEAR(estimate.curve().pass_us(128), pass_us(128), 0.02 * pass_us(128));
   for (int i = 0; i < 50; ++i) estimate.add(40, 20'000, 0, 0);
   EXPECT_NEAR(estimate.curve().pass_us(40), 20'000, 200) << "what is measured counts";
+}
+
+// In a burst each step has another row count, and none is measured yet when the curve is known.
+TEST(StepCurveEstimate, WithoutAnyMeasuredRowCountArithmeticIsABoundToo) {
+  StepCurveEstimate estimate;
+  for (std::int32_t rows = 1; rows <= 16; ++rows) estimate.add(rows, 9'000, 0, 0);
+  ASSERT_TRUE(estimate.known());
+  EXPECT_NEAR(estimate.curve().pass_us(100), 9'000, 1);
+  estimate.add_prompts(256, 256 * 800.0);
+  EXPECT_NEAR(estimate.curve().pass_us(100), 100 * 800.0, 1);
 }
 
 TEST(StepCurveEstimate, AnInterruptedPassChangesLittle) {
