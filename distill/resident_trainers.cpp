@@ -11,6 +11,13 @@
 #include "common/log.h"
 
 namespace slip {
+namespace {
+
+bool belongs_to(const TrainerLineage& lineage, const DraftSource& live) {
+  return lineage.source == live.name && lineage.version == live.number;
+}
+
+}  // namespace
 
 ResidentTrainers::ResidentTrainers(ResidentTrainersOptions options) : options_(std::move(options)) {
   ensure_private_directory(options_.folder);
@@ -63,7 +70,7 @@ bool ResidentTrainers::take_up(const std::string& draft, const DraftSource& live
   }
   try {
     const TrainerLineage saved = read_lineage(lineage_file(draft));
-    if (saved.source != live.name || saved.version != live.number) return true;
+    if (!belongs_to(saved, live)) return true;
     resident.trainer->load(state_file(draft));
     if (static_cast<std::uint64_t>(resident.trainer->steps()) != saved.steps) return false;
     resident.lineage = saved;
@@ -114,8 +121,7 @@ std::optional<TrainerLineage> ResidentTrainers::saved(const std::string& draft, 
   if (!std::filesystem::exists(state_file(draft)) || !std::filesystem::exists(lineage_file(draft))) return std::nullopt;
   try {
     TrainerLineage lineage = read_lineage(lineage_file(draft));
-    if (lineage.source != live.name || lineage.version != live.number) return std::nullopt;
-    return lineage;
+    return belongs_to(lineage, live) ? std::optional(std::move(lineage)) : std::nullopt;
   } catch (const Error&) {  // take() says so
     return std::nullopt;
   }

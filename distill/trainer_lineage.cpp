@@ -38,8 +38,8 @@ TrainerLineage read_lineage(const std::filesystem::path& file) {
   TrainerLineage lineage;
   text >> magic >> lineage.source >> lineage.version >> lineage.steps_before >> lineage.steps >> lineage.draws;
   if (text && magic == kMagic) read_curve(text, lineage);
-  if (!text || (magic != kMagic && magic != kMagicWithoutCurve))
-    throw Error(ErrorCode::kDataLoss, file.string() + " is damaged");
+  const bool is_known = magic == kMagic || magic == kMagicWithoutCurve;
+  if (!text || !is_known) throw Error(ErrorCode::kDataLoss, file.string() + " is damaged");
   return lineage;
 }
 

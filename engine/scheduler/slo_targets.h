@@ -13,7 +13,7 @@ struct SloTargets {
   bool any() const { return tpot_us > 0 || ttft_us > 0 || e2e_us > 0; }
 };
 
-// From milliseconds, as options and requests give them.
+// From milliseconds, as options give them.
 inline SloTargets slo_targets_of_ms(double tpot_ms, double ttft_ms) {
   return {static_cast<std::int64_t>(1e3 * tpot_ms), static_cast<std::int64_t>(1e3 * ttft_ms)};
 }
