@@ -118,8 +118,11 @@ json by_vllm_names(const json& figures) {
   return named;
 }
 
-json figures_of(const std::vector<LoadFigures>& runs, const Options& options) {
-  json figures = summarize(runs, slo_targets_of_ms(options.tpot_ms, options.ttft_ms));
+json figures_of(std::vector<LoadFigures> runs, const Options& options) {
+  for (LoadFigures& run : runs) {
+    for (ReplyFigures& reply : run.replies) reply.slo = slo_targets_of_ms(options.tpot_ms, options.ttft_ms);
+  }
+  json figures = summarize(runs);
   figures["vllm"] = by_vllm_names(figures);
   return figures;
 }

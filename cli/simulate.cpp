@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -32,16 +33,19 @@ constexpr const char* kFooter =
     "  slipstream simulate --profile profile.json --topics all=0.6 --trace AzureLLMInferenceTrace_conv.csv --scale "
     "1,2\n"
     "  slipstream simulate --profile profile.json --topics all=0.6 --rate 5,10,20,40 --svg load.svg\n"
+    "  slipstream simulate --profile profile.json --topics all=0.6 --rate 5,10 --deadlines --tpot-ms 12,30,100 "
+    "--mix 60,20,20 --arms auto,adaserve,none\n"
     "slipstream profile makes the profile. Arms: auto is what serve does; lengths the same without early stops; none\n"
-    "plain decoding; k3 always three drafted tokens. All arms see the same arrivals. From a ledger prompts\n"
+    "plain decoding; k3 always three drafted tokens; adaserve, equal_greedy and global_greedy other policies of\n"
+    "speculation.policy. All arms see the same arrivals. From a ledger prompts\n"
     "share what the prefix cache had of them; all others differ. Answers are as long as asked for, or as recorded. α\n"
     "stays as it is: nothing is learned.";
 
 struct SimulateOptions {
   std::string profile, ledger, trace, svg;
   std::vector<std::string> topics, arms;
-  std::vector<double> rates, scales;
-  double duration_s = 0, request_ms = -1, ttft_ms = 0, tpot_ms = 0;
+  std::vector<double> rates, scales, tpot_ms, mix;
+  double duration_s = 0, request_ms = -1, ttft_ms = 0;
   int max_tokens = 0, prompt_tokens = 0, k = kMaxProposalNodes / 2, max_running = EngineOptions{}.max_running;
   int max_waiting = EngineOptions{}.max_waiting, prefill_chunk = EngineOptions{}.prefill_chunk;
   std::int32_t cache_tokens = 65536, context = 4096;
@@ -123,12 +127,16 @@ EngineOptions options_of(const std::string& arm, const SimulateOptions& options)
   engine.deadlines = options.deadlines;
   engine.seed = options.seed;
   engine.k = arm == "none" ? 0 : options.k;
-  engine.stop_early = arm == "auto";
-  engine.adaptive_k = arm == "auto" || arm == "lengths";
+  const auto policy = parse_policy(arm);
+  engine.policy = policy.value_or(PolicyKind::kGoodput);
+  engine.stop_early = arm == "auto" || policy;
+  engine.adaptive_k = engine.stop_early || arm == "lengths";
   if (arm.starts_with("k") && !CLI::detail::lexical_cast(arm.substr(1), engine.k)) engine.k = -1;
   if ((!engine.adaptive_k && arm != "none" && !arm.starts_with("k")) || engine.k < 0 || engine.k > kMaxProposalNodes) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "--arms: '" + arm + "' is none of auto, lengths, none, k1 … k" + std::to_string(kMaxProposalNodes));
+    throw Error(ErrorCode::kInvalidArgument, "--arms: '" + arm +
+                                                 "' is none of auto, lengths, adaserve, equal_greedy, global_greedy, "
+                                                 "none, k1 … k" +
+                                                 std::to_string(kMaxProposalNodes));
   }
   return engine;
 }
@@ -161,6 +169,15 @@ void make_like(const std::vector<Arrival>& recorded, const SimulateOptions& opti
   }
 }
 
+// What its requests ask for, as --tpot-ms, --ttft-ms and --mix say.
+void give_targets(const SimulateOptions& options, std::vector<Arrival>& arrivals) {
+  std::vector<SloTargets> targets;
+  for (const double ms : options.tpot_ms) targets.push_back(slo_targets_of_ms(ms, options.ttft_ms));
+  if (targets.empty()) targets.push_back(slo_targets_of_ms(0, options.ttft_ms));
+  const std::vector<double> alike(targets.size(), 1.0);
+  draw_targets(targets, options.mix.empty() ? alike : options.mix, options.seed, arrivals);
+}
+
 // `load`: a rate, or how many times as fast recorded requests come.
 std::vector<Arrival> arrivals_of(const SimulateOptions& options, double load, const RecordedTraffic& traffic) {
   std::vector<Arrival> arrivals;
@@ -172,8 +189,10 @@ std::vector<Arrival> arrivals_of(const SimulateOptions& options, double load, co
     arrivals = poisson_of(options, load);
     if (!traffic.requests.empty()) make_like(traffic.requests, options, arrivals);
   }
-  if (options.prompt_tokens == 0) return arrivals;
-  for (Arrival& arrival : arrivals) arrival.prompt_tokens = options.prompt_tokens;
+  for (Arrival& arrival : arrivals) {
+    if (options.prompt_tokens > 0) arrival.prompt_tokens = options.prompt_tokens;
+  }
+  give_targets(options, arrivals);
   return arrivals;
 }
 
@@ -194,7 +213,6 @@ Simulation simulation_of(const SimulateOptions& options, const Profile& profile,
   if (simulation.topics.empty()) simulation.topics.push_back({"all", 0});
   simulation.cache_tokens = options.cache_tokens;
   simulation.max_positions = options.context;
-  simulation.slo = slo_targets_of_ms(options.tpot_ms, options.ttft_ms);
   simulation.seed = options.seed;
   return simulation;
 }
@@ -224,7 +242,7 @@ json run(const SimulateOptions& options, const Profile& profile) {
     for (const std::string& arm : arms) {
       redraw_line("simulate: " + std::to_string(arrivals.size()) + " requests, " + arm);
       simulation.options = options_of(arm, options);
-      load["arms"][arm] = summarize({simulate(simulation, arrivals)}, simulation.slo);
+      load["arms"][arm] = summarize({simulate(simulation, arrivals)});
     }
     result["loads"].push_back(load);
   }
@@ -236,18 +254,28 @@ double number_at(const json& arm, const char* what, const char* which) {
   return arm[what][which].is_number() ? arm[what][which].get<double>() : 0;
 }
 
+// The shares of the requests that got their targets: of all, and of each target if there are several.
+void print_attainment(const json& arm) {
+  if (!arm.contains("attainment")) return;
+  std::printf("%7.0f %%", 100 * arm["attainment"].get<double>());
+  if (arm["attainments"].size() < 2) return;
+  for (const json& one : arm["attainments"]) {
+    std::printf("  %g ms: %.0f %%", one["tpot_ms"].get<double>(), 100 * one["attainment"].get<double>());
+  }
+}
+
 void print_table(const json& result) {
   std::printf("%s on %s\n", result["target"].get<std::string>().c_str(), result["machine"].get<std::string>().c_str());
   for (const json& load : result["loads"]) {
     std::printf("\n%ld requests, %.3g a second\n", load["requests"].get<long>(), load["rate_per_s"].get<double>());
-    std::printf("%-8s%10s%10s%12s%12s%12s%12s%8s%9s%9s\n", "", "TTFT ms", "p99", "ITL ms", "ITL p99", "e2e ms",
+    std::printf("%-14s%10s%10s%12s%12s%12s%12s%8s%9s%9s\n", "", "TTFT ms", "p99", "ITL ms", "ITL p99", "e2e ms",
                 "tokens/s", "α", "refused", "SLO met");
     for (const auto& [name, arm] : load["arms"].items()) {
-      std::printf("%-8s%10.1f%10.1f%12.2f%12.2f%12.1f%12.1f%8.2f%9ld", name.c_str(), number_at(arm, "ttft_ms", "mean"),
+      std::printf("%-14s%10.1f%10.1f%12.2f%12.2f%12.1f%12.1f%8.2f%9ld", name.c_str(), number_at(arm, "ttft_ms", "mean"),
                   number_at(arm, "ttft_ms", "p99"), number_at(arm, "itl_ms", "mean"), number_at(arm, "itl_ms", "p99"),
                   number_at(arm, "e2e_ms", "mean"), arm["tokens_per_s"].get<double>(), arm["alpha"].get<double>(),
                   arm["rejected"].get<long>() + arm["failed"].get<long>());
-      if (arm.contains("attainment")) std::printf("%7.0f %%", 100 * arm["attainment"].get<double>());
+      print_attainment(arm);
       std::printf("\n");
     }
   }
@@ -268,8 +296,12 @@ void check(const SimulateOptions& options) {
     if (rate * seconds_of(options) <= kMostRequests) continue;
     refuse("--rate and --duration make more than ten million requests", "lower one of them");
   }
-  if (options.deadlines && options.ttft_ms == 0 && options.tpot_ms == 0) {
+  if (options.deadlines && options.ttft_ms == 0 && options.tpot_ms.empty()) {
     refuse("--deadlines without a target", "add --tpot-ms or --ttft-ms");
+  }
+  const double weight = std::accumulate(options.mix.begin(), options.mix.end(), 0.0);
+  if (!options.mix.empty() && (options.mix.size() != options.tpot_ms.size() || weight <= 0)) {
+    refuse("--mix needs a weight for each of --tpot-ms, one of them above 0", "such as --tpot-ms 12,30 --mix 60,40");
   }
   if (!options.scales.empty() && !options.rates.empty()) {
     refuse("--scale is for recorded times, and --rate makes its own", "leave one of them out");
@@ -324,8 +356,15 @@ void add_load_options(CLI::App& command, SimulateOptions& options) {
       ->check(CLI::Range(1, 1 << 20));
   command.add_option("--prompt-tokens", options.prompt_tokens, "Tokens of a prompt [100; recorded: its own]")
       ->check(CLI::Range(1, 1 << 20));
-  command.add_option("--tpot-ms", options.tpot_ms, "Target of each request: ms per output token")
+  command
+      .add_option("--tpot-ms", options.tpot_ms,
+                  "Target of each request: ms per output token; several: each request draws one")
+      ->delimiter(',')
       ->check(CLI::Range(0.001, 3.6e6))
+      ->check(nan_fault);
+  command.add_option("--mix", options.mix, "Weights of the --tpot-ms [all alike]")
+      ->delimiter(',')
+      ->check(CLI::Range(0.0, 1e6))
       ->check(nan_fault);
   command.add_option("--ttft-ms", options.ttft_ms, "Target of each request: ms to the first token")
       ->check(CLI::Range(0.001, 3.6e6))

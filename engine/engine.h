@@ -10,6 +10,7 @@
 #include "engine/core_sharing.h"
 #include "engine/models/transformer.h"
 #include "engine/request.h"
+#include "engine/scheduler/policy_kind.h"
 #include "engine/speculative/draft_model_proposer.h"
 #include "engine/speculative/observation.h"
 #include "engine/speculative/proposer.h"
@@ -20,18 +21,19 @@
 namespace slip {
 
 struct EngineOptions {
-  std::int32_t k = 3;                 // drafted tokens per step, 0 … kMaxProposalNodes; 0 = no speculation
-  bool adaptive_k = false;            // k is the maximum: each sequence drafts what pays (scheduler/draft_length.h)
-  bool stop_early = false;            // with adaptive_k: a draft ends where its next token is not worth its time
-  std::int32_t tree_width = 1;        // maximum tokens proposed for one place, 1 … kMaxTreeWidth; 1: chains
-  bool prompt_lookup = false;         // propose by prompt lookup too; drafts on the CPU combine with it
-  std::int32_t max_running = 16;      // sequences in one step
-  std::int32_t max_waiting = 256;     // submit() refuses more
-  std::int32_t prefill_chunk = 256;   // prompt rows per step, over all prompts
-  std::int32_t catch_up_chunk = 256;  // draft rows per step spent on catching up after a swap
-  bool deadlines = false;             // plan for Request::slo (scheduler/deadlines.h); else it is only measured
-  double prefix_cache = 0.25;         // maximum share of the target's pages for the prefix cache; 0: no prefix cache
-  std::int32_t draft_pages = 0;       // 0: twice the target's, since a swap briefly keeps two versions
+  std::int32_t k = 3;                        // drafted tokens per step, 0 … kMaxProposalNodes; 0 = no speculation
+  bool adaptive_k = false;                   // k is the maximum: `policy` decides what each sequence drafts
+  PolicyKind policy = PolicyKind::kGoodput;  // with adaptive_k
+  bool stop_early = false;                   // with adaptive_k: a draft ends where its next token is not worth its time
+  std::int32_t tree_width = 1;               // maximum tokens proposed for one place, 1 … kMaxTreeWidth; 1: chains
+  bool prompt_lookup = false;                // propose by prompt lookup too; drafts on the CPU combine with it
+  std::int32_t max_running = 16;             // sequences in one step
+  std::int32_t max_waiting = 256;            // submit() refuses more
+  std::int32_t prefill_chunk = 256;          // prompt rows per step, over all prompts
+  std::int32_t catch_up_chunk = 256;         // draft rows per step spent on catching up after a swap
+  bool deadlines = false;                    // plan for Request::slo (scheduler/deadlines.h); else it is only measured
+  double prefix_cache = 0.25;    // maximum share of the target's pages for the prefix cache; 0: no prefix cache
+  std::int32_t draft_pages = 0;  // 0: twice the target's, since a swap briefly keeps two versions
   std::int32_t top_k_observed = TopK::kDefault;
   std::optional<std::uint64_t> seed;  // generates the seeds of requests without one; empty: from the system
 };

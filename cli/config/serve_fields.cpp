@@ -178,6 +178,14 @@ void visit_engine(FieldVisitor& to, ServeConfig& config) {
   to.field("adaptive", engine.adaptive_k,
            "choose each sequence's k by its acceptance rate and the measured step times");
   to.field(
+      "policy", engine.policy,
+      {{policy_name(PolicyKind::kGoodput), PolicyKind::kGoodput},
+       {policy_name(PolicyKind::kAdaServe), PolicyKind::kAdaServe},
+       {policy_name(PolicyKind::kEqualGreedy), PolicyKind::kEqualGreedy},
+       {policy_name(PolicyKind::kGlobalGreedy), PolicyKind::kGlobalGreedy}},
+      "if adaptive is true, how sequences share the rows of a step: for the most tokens per second; by the AdaServe "
+      "paper; or, for comparison, its two simpler forms; on the CPU");
+  to.field(
       "tree_width", engine.tree_width, {1, kMaxTreeWidth},
       "most choices of a draft for one place; others than the first are proposed where they pay; 1: chains; on the "
       "CPU");

@@ -43,7 +43,10 @@ EngineOptions engine_options(const ServeConfig& config) {
   EngineOptions options = config.engine;
   if (!config.speculation || (config.draft.empty() && !config.engine.prompt_lookup)) options.k = 0;
   options.stop_early = config.device == Device::kCpu;
-  if (config.device != Device::kCpu) options.tree_width = 1;  // drafts on a device propose chains of a planned length
+  if (config.device != Device::kCpu) {  // drafts on a device propose chains of a planned length
+    options.tree_width = 1;
+    options.policy = PolicyKind::kGoodput;
+  }
   return options;
 }
 

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +21,7 @@ namespace {
 
 constexpr std::uint64_t kMostTraceBytes = std::uint64_t{1} << 30;
 constexpr double kDaySeconds = 86'400;
+constexpr std::uint32_t kTargets = 1;  // the random numbers of targets, beside those of times
 
 // Takes the characters up to `end` off the front of `text`, or all of them.
 std::string_view take_until(std::string_view& text, char end) {
@@ -73,6 +75,17 @@ std::vector<Arrival> poisson_arrivals(double rate, double duration_s, std::int32
     at += -std::log(1.0 - uniform({seed, 0, i}, RandomPurpose::kDraft)) / rate;
     if (at >= duration_s) return arrivals;
     arrivals.push_back({at, max_tokens});
+  }
+}
+
+void draw_targets(std::span<const SloTargets> targets, std::span<const double> weights, std::uint64_t seed,
+                  std::vector<Arrival>& arrivals) {
+  const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (std::size_t i = 0; i < arrivals.size(); ++i) {
+    double left = all * uniform({seed, kTargets, static_cast<std::uint32_t>(i)}, RandomPurpose::kDraft);
+    std::size_t drawn = 0;
+    while (drawn + 1 < targets.size() && left >= weights[drawn]) left -= weights[drawn++];
+    arrivals[i].slo = targets[drawn];
   }
 }
 

@@ -3,7 +3,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <vector>
+
+#include "engine/scheduler/slo_targets.h"
 
 namespace slip {
 
@@ -14,6 +17,7 @@ struct Arrival {
   std::int32_t prompt_tokens = 0;  // 0: the load does not say
   std::int32_t cached_tokens = 0;  // its prompt begins with so many tokens of a text that its topic's requests share
   std::int32_t topic = -1;         // its index; -1: the load does not say
+  SloTargets slo = {};             // that it asks for
 };
 
 // Poisson arrivals at `rate` per second for `duration_s`; deterministic for a seed.
@@ -25,6 +29,11 @@ struct ReplayOptions {
   double duration_s = 0;  // seconds of the load after which arrivals are left out; 0: none
   std::int32_t max_tokens = 1 << 20, max_prompt_tokens = 1 << 20;  // longer answers and prompts are cut to these
 };
+
+// Gives each request one of the targets, drawn by their weights; deterministic for a seed. REQUIRES: as many weights ≥
+// 0 as targets, and one > 0.
+void draw_targets(std::span<const SloTargets> targets, std::span<const double> weights, std::uint64_t seed,
+                  std::vector<Arrival>& arrivals);
 
 // Recorded requests, at any times in any order, as a load that starts at 0 s, ordered by time. Pure.
 std::vector<Arrival> replay_arrivals(std::vector<Arrival> recorded, const ReplayOptions& options);

@@ -2,7 +2,9 @@
 #include "cli/simulation/load_figures.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <utility>
 
 namespace slip {
 namespace {
@@ -30,17 +32,50 @@ double tpot_ms(const ReplyFigures& reply) {
   return (reply.e2e_ms - reply.ttft_ms) / static_cast<double>(std::max<std::int64_t>(1, reply.completion_tokens - 1));
 }
 
-bool meets(const ReplyFigures& reply, const SloTargets& targets) {
-  return (targets.ttft_us == 0 || 1e3 * reply.ttft_ms <= static_cast<double>(targets.ttft_us)) &&
-         (targets.tpot_us == 0 || 1e3 * tpot_ms(reply) <= static_cast<double>(targets.tpot_us));
+bool meets(const ReplyFigures& reply) {
+  return reply.status == 200 &&
+         (reply.slo.ttft_us == 0 || 1e3 * reply.ttft_ms <= static_cast<double>(reply.slo.ttft_us)) &&
+         (reply.slo.tpot_us == 0 || 1e3 * tpot_ms(reply) <= static_cast<double>(reply.slo.tpot_us));
+}
+
+// How many requests asked for the same targets, and how many got them.
+struct Attained {
+  std::int64_t asked = 0, met = 0;
+  double share() const { return static_cast<double>(met) / static_cast<double>(std::max<std::int64_t>(1, asked)); }
+};
+
+void add_attainment(const std::vector<LoadFigures>& runs, double elapsed_s, nlohmann::json& figures) {
+  std::map<std::pair<std::int64_t, std::int64_t>, Attained> by_target;
+  Attained all;
+  std::int64_t tokens = 0;
+  for (const LoadFigures& run : runs) {
+    for (const ReplyFigures& reply : run.replies) {
+      if (!reply.slo.any()) continue;
+      const bool met = meets(reply);
+      for (Attained* sum : {&all, &by_target[{reply.slo.tpot_us, reply.slo.ttft_us}]}) {
+        ++sum->asked;
+        sum->met += met ? 1 : 0;
+      }
+      tokens += met ? reply.completion_tokens : 0;
+    }
+  }
+  if (all.asked == 0) return;
+  figures["attainment"] = all.share();
+  figures["goodput_per_s"] = static_cast<double>(all.met) / elapsed_s;
+  figures["goodput_tokens_per_s"] = static_cast<double>(tokens) / elapsed_s;
+  for (const auto& [target, sum] : by_target) {
+    figures["attainments"].push_back({{"tpot_ms", static_cast<double>(target.first) / 1e3},
+                                      {"ttft_ms", static_cast<double>(target.second) / 1e3},
+                                      {"requests", sum.asked},
+                                      {"attainment", sum.share()}});
+  }
 }
 
 }  // namespace
 
-nlohmann::json summarize(const std::vector<LoadFigures>& runs, const SloTargets& targets) {
+nlohmann::json summarize(const std::vector<LoadFigures>& runs) {
   std::vector<double> ttft, tpot, itl, e2e;
-  std::int64_t completed = 0, rejected = 0, failed = 0, met = 0, tokens = 0, steps = 0, accepted = 0,
-               first_rejections = 0;
+  std::int64_t completed = 0, rejected = 0, failed = 0, tokens = 0, steps = 0, accepted = 0, first_rejections = 0;
   double elapsed_s = 1e-9;
   for (const LoadFigures& run : runs) {
     elapsed_s += run.elapsed_s;
@@ -49,7 +84,6 @@ nlohmann::json summarize(const std::vector<LoadFigures>& runs, const SloTargets&
       failed += reply.status != 200 && reply.status != 429 ? 1 : 0;
       if (reply.status != 200) continue;
       ++completed;
-      met += meets(reply, targets) ? 1 : 0;
       tokens += reply.completion_tokens;
       steps += reply.steps;
       accepted += reply.accepted;
@@ -73,10 +107,7 @@ nlohmann::json summarize(const std::vector<LoadFigures>& runs, const SloTargets&
                             {"duration_s", elapsed_s},
                             {"tokens_per_s", static_cast<double>(tokens) / elapsed_s}};
   if (steps > 0) figures["accepted_length"] = static_cast<double>(tokens) / static_cast<double>(steps);
-  if (!targets.any()) return figures;
-  const auto all = static_cast<double>(std::max<std::int64_t>(1, completed + rejected + failed));
-  figures["attainment"] = static_cast<double>(met) / all;
-  figures["goodput_per_s"] = static_cast<double>(met) / elapsed_s;
+  add_attainment(runs, elapsed_s, figures);
   return figures;
 }
 

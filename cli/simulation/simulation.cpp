@@ -323,7 +323,7 @@ LoadFigures simulate(const Simulation& simulation, const std::vector<Arrival>& a
     request.sampling.temperature = 0;
     request.max_tokens = arrivals[i].max_tokens;
     request.draft = drafts[kind];
-    request.slo = simulation.slo;
+    request.slo = run.replies[i].slo = arrivals[i].slo;
     request.sink = std::make_shared<SimulatedClient>(run.replies[i], arrived_us, simulation.other.request_us / 2);
     try {
       engine.submit(std::move(request));

@@ -33,7 +33,6 @@ struct Simulation {
   EngineOptions options;
   std::int32_t cache_tokens = 16384;  // of the target's cache
   std::int32_t max_positions = 4096;
-  SloTargets slo;  // of every request
   std::uint64_t seed = 1;
 };
 

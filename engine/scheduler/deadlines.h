@@ -12,7 +12,9 @@ namespace slip {
 struct DeadlineLoad {
   SloTargets slo;
   std::int32_t n_pending = 1;  // as in SequenceLoad: 1 while decoding
-  std::int64_t since_us = 0;   // while decoding: since its first token; before: since it was submitted
+  // While decoding: since its first token; before: since it was submitted; while it reads its tokens again since it was
+  // preempted: 0, with no target for the first token.
+  std::int64_t since_us = 0;
   std::int32_t n_done = 0;     // tokens of the answer after the first one
   double tokens_per_step = 1;  // that its steps commit
 };

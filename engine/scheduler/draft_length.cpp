@@ -157,28 +157,31 @@ double price_beside_prompts(std::span<const DraftOutlook> outlooks, std::int32_t
   return goodput > 0 ? 1 / (prompt_share * row_us + (1 - prompt_share) / goodput) : 1 / row_us;
 }
 
-double add_probes(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
-                  double allowance_us, std::vector<DraftLength>& lengths) {
+ProbeTimes add_probes(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
+                      double allowance_us, std::vector<DraftLength>& lengths) {
   std::int32_t rows = prompt_rows + static_cast<std::int32_t>(outlooks.size());
   bool has_pass = false;
   for (const DraftLength& length : lengths) {
     rows += length.nodes;
     has_pass |= length.nodes > 0 && !length.guessed;
   }
-  double spent_us = 0;
+  ProbeTimes times;
   for (std::size_t i = 0; i < outlooks.size(); ++i) {
     DraftLength& length = lengths[i];
     if (!outlooks[i].probe || outlooks[i].most == 0 || (length.nodes > 0 && !length.guessed)) continue;
     const std::int32_t with_probe = rows + 1 - length.nodes;
     const double pass_us = std::max(0.0, curve.pass_us(with_probe) - curve.pass_us(rows));
     const double probe_us = pass_us + (has_pass ? 0 : curve.drafting.us(1));
-    if (spent_us + probe_us > allowance_us) continue;
-    spent_us += probe_us;
+    if (times.spent_us + probe_us > allowance_us) {
+      times.refused_us = times.refused_us == 0 ? probe_us : std::min(times.refused_us, probe_us);
+      continue;
+    }
+    times.spent_us += probe_us;
     rows = with_probe;
     has_pass = true;
     length = {1, false};
   }
-  return spent_us;
+  return times;
 }
 
 }  // namespace slip

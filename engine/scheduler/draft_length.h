@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "engine/scheduler/deadlines.h"
 #include "engine/scheduler/step_curve.h"
 
 namespace slip {
+
+class ChoiceRates;
 
 // The acceptance rate of one draft in serving, with exponential forgetting: the weight of a verification halves with
 // every 34 later ones. A new version keeps 2 % of the evidence, so that it is tried at once. Threads: one owner.
@@ -56,6 +60,9 @@ struct DraftOutlook {
     std::int32_t most = 0;  // its length, as far as it may be proposed
     double alpha = 0, alpha_deeper = 0;
   } guesses;
+  std::size_t sequence = 0;              // its index among the running ones
+  const ChoiceRates* rates = nullptr;    // of its draft; null: it has none, or it is not ready
+  std::optional<DeadlineLoad> deadline;  // empty: no running sequence has a target
 };
 
 // The choice for one sequence: the length of its proposal, 0: decode without one; and whether it is of guesses.
@@ -91,10 +98,14 @@ LengthChoice choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::i
 double price_beside_prompts(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, double prompt_share,
                             const StepCurve& curve, std::vector<DraftLength>& scratch);
 
+struct ProbeTimes {
+  double spent_us = 0;    // of the probes that were added
+  double refused_us = 0;  // of the cheapest one that was not; 0: all were
+};
+
 // Gives each due probe without drafted nodes one node, while together they take at most `allowance_us`: with a full
-// server one more row may begin another tile of rows and cost a seventh of a pass. Returns the time that they take.
-// Pure.
-double add_probes(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
-                  double allowance_us, std::vector<DraftLength>& lengths);
+// server one more row may begin another tile of rows and cost a seventh of a pass. Pure.
+ProbeTimes add_probes(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
+                      double allowance_us, std::vector<DraftLength>& lengths);
 
 }  // namespace slip

@@ -6,28 +6,46 @@
 #include <utility>
 
 namespace slip {
-void list_siblings(const Proposal& proposal, std::size_t sequence, const ChoiceRates& rates,
-                   std::vector<Sibling>& siblings) {
+namespace {
+
+// By the node before them, 0: the root.
+struct Place {
+  double left = 1;    // P(it is reached, and the choices so far are wrong)
+  double tokens = 1;  // of the node before it, or of its latest choice that is listed
+  double first_log_q = 0;
+  std::int32_t n_choices = 0;
+};
+
+void list(const Proposal& proposal, std::size_t sequence, const NodeOdds& odds, bool chain_too,
+          std::vector<ProposedNode>& nodes) {
   const auto n_chain = static_cast<std::size_t>(proposal.chain_length());
-  // By the node before them, 0: the root.
-  struct Place {
-    double left = 1;    // P(it is reached, and the choices so far are wrong)
-    double tokens = 1;  // of the node before it, or of its latest choice behind the chain
-    double first_log_q = 0;
-    std::int32_t n_choices = 0;
-  };
   std::array<Place, kMaxProposalNodes + 1> places{};
   for (std::size_t node = 0; node < proposal.size(); ++node) {
     Place& place = places[static_cast<std::size_t>(proposal.parents[node] + 1)];
-    if (place.n_choices == 0) place.first_log_q = proposal.log_q(node);
-    const double right = rates.rate(place.first_log_q, place.n_choices++), reached = place.left * right;
-    const double tokens = std::min(place.tokens, reached);
+    const std::int32_t rank = place.n_choices++;
+    if (rank == 0) place.first_log_q = proposal.log_q(node);
+    const double blind = node == 0 ? odds.alpha : odds.alpha_deeper;
+    const double right = odds.rates != nullptr ? odds.rates->rate(place.first_log_q, rank) : blind;
+    const bool in_chain = node < n_chain, may_look = proposal.draw_method != DrawMethod::kSampled;
+    const double tokens = std::min(place.tokens, place.left * (in_chain && chain_too && !may_look ? blind : right));
+    places[node + 1] = {.left = place.left * right, .tokens = tokens};
     place.left *= 1 - right;
-    places[node + 1] = {.left = reached, .tokens = tokens};
-    if (node < n_chain) continue;
+    if (in_chain && !chain_too) continue;
     place.tokens = tokens;  // so that no choice comes before its elders
-    siblings.push_back({sequence, static_cast<std::int32_t>(node), tokens});
+    nodes.push_back({sequence, static_cast<std::int32_t>(node), tokens});
   }
+}
+
+}  // namespace
+
+void list_siblings(const Proposal& proposal, std::size_t sequence, const NodeOdds& odds,
+                   std::vector<ProposedNode>& nodes) {
+  list(proposal, sequence, odds, /*chain_too=*/false, nodes);
+}
+
+void list_nodes(const Proposal& proposal, std::size_t sequence, const NodeOdds& odds,
+                std::vector<ProposedNode>& nodes) {
+  list(proposal, sequence, odds, /*chain_too=*/true, nodes);
 }
 
 double StepPrice::least_row_us(std::int32_t rows) const {
@@ -36,7 +54,7 @@ double StepPrice::least_row_us(std::int32_t rows) const {
   return least;
 }
 
-std::size_t count_paying(std::span<const Sibling> siblings, const StepPrice& price, std::int32_t rows,
+std::size_t count_paying(std::span<const ProposedNode> siblings, const StepPrice& price, std::int32_t rows,
                          std::int32_t room) {
   const auto most = std::min(siblings.size(), static_cast<std::size_t>(std::max(room, 0)));
   double tokens = 0, best_gain = 0;
@@ -50,17 +68,14 @@ std::size_t count_paying(std::span<const Sibling> siblings, const StepPrice& pri
   return best;
 }
 
-void keep_siblings(Proposal& proposal, std::span<const std::int32_t> kept) {
-  const std::int32_t n_chain = proposal.chain_length();
-  auto to = static_cast<std::size_t>(n_chain);
+void keep_nodes(Proposal& proposal, std::span<const std::int32_t> kept) {
+  std::size_t to = 0;
   for (const std::int32_t node : kept) {
     const auto from = static_cast<std::size_t>(node);
     const std::int32_t parent = proposal.parents[from];
     proposal.tokens[to] = proposal.tokens[from];
     proposal.parents[to] =
-        parent < n_chain
-            ? parent
-            : n_chain + static_cast<std::int32_t>(std::lower_bound(kept.begin(), kept.end(), parent) - kept.begin());
+        parent < 0 ? -1 : static_cast<std::int32_t>(std::lower_bound(kept.begin(), kept.end(), parent) - kept.begin());
     proposal.path_logprob[to] = proposal.path_logprob[from];
     if (!proposal.q.empty()) std::swap(proposal.q[to], proposal.q[from]);
     ++to;

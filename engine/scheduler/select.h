@@ -13,21 +13,31 @@
 
 namespace slip {
 
-// A node that does not belong to its proposal's chain, and the tokens that it is expected to add.
-struct Sibling {
+// A node of a proposal, and the tokens that it is expected to add.
+struct ProposedNode {
   std::size_t sequence = 0;
   std::int32_t node = 0;
   double tokens = 0;
   // The best first; of equals the first sequence's, and the elder.
-  bool operator<(const Sibling& other) const {
+  bool operator<(const ProposedNode& other) const {
     return std::tie(other.tokens, sequence, node) < std::tie(tokens, other.sequence, other.node);
   }
 };
 
-// Appends the nodes of a proposal behind its chain. A node's expected tokens are P(its parent is accepted) · P(the
-// choices before it are wrong) · P(it is right), at most those of its elders and of its parent. Pure.
-void list_siblings(const Proposal& proposal, std::size_t sequence, const ChoiceRates& rates,
-                   std::vector<Sibling>& siblings);
+// How likely the tokens of a proposal are.
+struct NodeOdds {
+  const ChoiceRates* rates = nullptr;  // by the probability that the draft gave its choice; null: not known
+  // P(a chain's first token is accepted), and of a later one given that those before it are: for a token whose own
+  // probability is not known, or may not be looked at since it was drawn from the draft.
+  double alpha = 0, alpha_deeper = 0;
+};
+
+// Appends the nodes behind a proposal's chain. A node's expected tokens are P(its parent is accepted) · P(the choices
+// before it are wrong) · P(it is right), at most those of its elders behind the chain and of its parent. Pure.
+void list_siblings(const Proposal& proposal, std::size_t sequence, const NodeOdds& odds,
+                   std::vector<ProposedNode>& nodes);
+// Appends all nodes, each with at most the expected tokens of its elders and of its parent. Pure.
+void list_nodes(const Proposal& proposal, std::size_t sequence, const NodeOdds& odds, std::vector<ProposedNode>& nodes);
 
 // The price of a token: the best goodput without siblings in tokens per µs, and the step that reaches it.
 struct StepPrice {
@@ -39,11 +49,11 @@ struct StepPrice {
 
 // How many of the siblings, sorted by descending tokens, make a step of `rows` rows better: the n with the greatest
 // Σ tokens − goodput · (T(rows + n) − T(rows)), at most `room`. Pure.
-std::size_t count_paying(std::span<const Sibling> siblings, const StepPrice& price, std::int32_t rows,
+std::size_t count_paying(std::span<const ProposedNode> siblings, const StepPrice& price, std::int32_t rows,
                          std::int32_t room);
 
-// Removes the nodes behind the chain that are not in `kept`, ascending. REQUIRES: a kept node's parent is kept. Pure.
-void keep_siblings(Proposal& proposal, std::span<const std::int32_t> kept);
+// Removes the nodes that are not in `kept`, ascending. REQUIRES: a kept node's parent is kept. Pure.
+void keep_nodes(Proposal& proposal, std::span<const std::int32_t> kept);
 
 // Prunes a proposal to its first `max_nodes` nodes. The choice depends only on the nodes' order, never on the drawn
 // tokens, since that would bias the rejection rule. Parents precede children, so the rest is a tree again. Does nothing

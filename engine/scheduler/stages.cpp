@@ -25,6 +25,8 @@ Engine::State::State(const EngineOptions& engine_options, Target model, std::sha
       verifier(std::move(model.verifier)),
       tokenizer(std::move(words)),
       proposer(std::move(runs_ahead)),
+      policy(options.adaptive_k ? make_policy(options.policy, {options.tree_width, options.stop_early})
+                                : make_fixed_policy({options.tree_width, options.stop_early})),
       observations(sink),
       listeners(std::move(step_listeners)),
       request_queue(options.max_waiting, options.seed) {
@@ -45,10 +47,11 @@ void Engine::State::reserve_arrays() {
   loads_.reserve(most);
   outlooks_.reserve(most);
   deadlines_.reserve(most);
-  lengths_.reserve(most);
+  orders_.reserve(most);
   plan_.sequences.reserve(most);
   draft_tasks_.reserve(most);
-  siblings_.reserve(most * kMaxProposalNodes);
+  nodes_.reserve(most * kMaxProposalNodes);
+  keep_.reserve(most * kMaxProposalNodes);
   kept_.reserve(kMaxProposalNodes);
   score_tasks_.reserve(most);
 }
@@ -79,6 +82,7 @@ void Engine::State::plan_next() {
   look_at_deadlines();
   if (const auto failure = contain([&] { choose_lengths(); })) {
     log_parts(LogLevel::kError, {"choosing draft lengths failed, using the configured ones: ", failure->what()});
+    orders_.clear();
   }
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (parts_[i].guessed) loads_[i].ready_depth = static_cast<std::int32_t>(parts_[i].guesses.tokens.size());
@@ -155,8 +159,8 @@ void Engine::State::drop_drafts() {
 }
 
 void Engine::State::select() {
-  if (options.tree_width > 1) {
-    if (!contain([&] { choose_siblings(); })) return;
+  if (!orders_.empty() && (options.tree_width > 1 || policy->selects_chains())) {
+    if (!contain([&] { choose_nodes(); })) return;
   }
   for (std::size_t i = 0; i < running.size(); ++i) select_nodes(parts_[i].proposal, parts_[i].plan.k);
 }

@@ -20,6 +20,7 @@
 #include "engine/scheduler/draft_use.h"
 #include "engine/scheduler/plan.h"
 #include "engine/scheduler/select.h"
+#include "engine/scheduler/speculation_policy.h"
 #include "engine/scheduler/step_curve.h"
 #include "engine/sequence.h"
 #include "engine/speculative/verifier.h"
@@ -53,6 +54,7 @@ struct Engine::State {
   std::unique_ptr<Verifier> verifier;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::unique_ptr<Proposer> proposer;
+  std::unique_ptr<SpeculationPolicy> policy;
   std::unique_ptr<TokenMasks> masks;  // null without a tokenizer
   ObservationSink* observations;
   std::vector<StepListener*> listeners;
@@ -72,6 +74,7 @@ struct Engine::State {
     bool draft_reads = false;       // its draft reads its tokens in this step
     std::int32_t width = 1;         // choices that its draft may propose for one place
     StopRule stop;                  // of its draft
+    NodeOdds odds;                  // of the tokens that it proposes
     std::int32_t likely_nodes = 0;  // of its proposal, at most plan.k
     std::int32_t rows_read = 0;     // by its draft, to catch up
     Proposal proposal;
@@ -108,11 +111,13 @@ struct Engine::State {
   void learn_lengths();
   void run_ahead();
   void drop_drafts();
-  LengthChoice choose_best_lengths(std::int32_t prompt_rows);
-  void price_proposals(std::int32_t prompt_rows);
+  void limit_unmeasured_lengths();
+  void follow_orders();
+  DeadlineLoad deadline_of(std::size_t i, std::int64_t now_us) const;
   void look_at_deadlines();
   void learn_prompt_time();
-  void choose_siblings();
+  void list_proposed(std::size_t i);
+  void choose_nodes();
   ChoiceRates& choice_rates_of(const SequenceRef& sequence);
   void learn_choices(const Part& part, std::size_t n_accepted, bool rejected);
   void accept_one(std::size_t i);
@@ -136,8 +141,6 @@ struct Engine::State {
   std::vector<Part> parts_;       // [max_running]; parts_[i] belongs to running[i] and keeps its memory for the next
   StepCurveEstimate step_curve_, leased_curve_;  // without and with a lease
   DecodeTimeEstimate decode_time_;               // the value of better drafts
-  double prompt_share_ = 0;                      // of the decoding steps that read prompts too, smoothed
-  double probe_allowance_us_ = 0;                // that probes may take
   int n_since_told_ = 0;                         // steps since `cores` was told
   // By draft (empty for a sequence without a LiveDraft), by what proposes, and by Guesses::confidence.
   std::map<std::tuple<std::optional<DraftId>, ProposeBy, int>, AcceptanceEstimate> acceptance_;
@@ -146,15 +149,15 @@ struct Engine::State {
   std::vector<DeadlineLoad> deadlines_;  // [n_running]; empty: no sequence has a target
   StepForecast forecast_;                // of this step
   std::int32_t prompt_limit_ = 0;        // rows of prompts in this step
-  StepPrice price_;                      // of this step
   std::int64_t read_us_ = 0;             // that drafts read committed tokens in this step
   // Arguments of the functions that do a stage's work, in the order of `running`; kept for their memory.
   std::vector<WaitingNeed> needs_;      // [n_waiting] in the order of the request queue
   std::vector<std::size_t> picked_;     // of `needs_`
   std::vector<SequenceLoad> loads_;     // [n_running]
   std::vector<DraftOutlook> outlooks_;  // [n_decoding]
-  std::vector<DraftLength> lengths_;    // [n_decoding]
-  std::vector<Sibling> siblings_;       // of all proposals, the best first
+  std::vector<DraftOrder> orders_;      // [n_decoding]
+  std::vector<ProposedNode> nodes_;     // of all proposals, the best first
+  std::vector<std::uint8_t> keep_;      // by `nodes_`: 1 if the target verifies it
   std::vector<std::int32_t> kept_;      // of one proposal
   Plan plan_;                           // [n_running]
   std::vector<DraftTask> draft_tasks_;  // [n_drafting]

@@ -13,10 +13,7 @@ namespace {
 
 constexpr int kStepsBetweenTelling = 16;
 constexpr std::int32_t kBackgroundPromptRows = 16;  // a request that comes waits for the running step
-// Weights of the latest step. A burst fills steps with prompts at once.
-constexpr double kKeepPromptTime = 0.1, kKeepPromptShare = 1.0 / 8;
-// Maximum share of the steps' time that probes take, and the maximum that is saved up for them
-constexpr double kProbeShare = 0.005, kMostProbeUs = 10'000;
+constexpr double kKeepPromptTime = 0.1;             // weight of the latest step
 
 // As Proposal::version.
 std::uint64_t live_version(const SequenceRef& sequence) {
@@ -57,7 +54,11 @@ DraftOutlook Engine::State::outlook_of(std::size_t i) {
   const Part& part = parts_[i];
   const SequenceLoad& load = loads_[i];
   DraftOutlook outlook;
-  if (!deadlines_.empty()) outlook.worth = worth_of_token(deadlines_[i], forecast_);
+  outlook.sequence = i;
+  if (!deadlines_.empty()) {
+    outlook.deadline = deadlines_[i];
+    outlook.worth = worth_of_token(deadlines_[i], forecast_);
+  }
   const std::int32_t most = std::max(0, std::min(load.k_wanted, load.remaining - 1));
   outlook.most = std::min(most, load.ready_depth);
   if (outlook.most > 0) {
@@ -66,6 +67,7 @@ DraftOutlook Engine::State::outlook_of(std::size_t i) {
     outlook.alpha = known.alpha(version);
     outlook.alpha_deeper = known.alpha_deeper(version);
     outlook.probe = known.is_probe();
+    if (part.ref.live_draft != nullptr) outlook.rates = &choice_rates_of(part.ref);
   }
   outlook.guesses.most = std::min(most, static_cast<std::int32_t>(part.guesses.tokens.size()));
   if (outlook.guesses.most > 0) {
@@ -80,24 +82,18 @@ ChoiceRates& Engine::State::choice_rates_of(const SequenceRef& sequence) {
   return choice_rates_[{sequence.live_draft->id(), draw_method_of(sequence)}];
 }
 
-// Tells drafts what their tokens must be worth: where to stop, and whether the best sibling could pay for its row.
-void Engine::State::price_proposals(std::int32_t prompt_rows) {
-  std::int32_t rows = prompt_rows + static_cast<std::int32_t>(lengths_.size());
-  for (const DraftLength& length : lengths_) rows += length.nodes;
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < running.size(); ++i) {
-    if (loads_[i].n_pending != 1) continue;
-    const DraftOutlook& outlook = outlooks_[next++];
-    Part& part = parts_[i];
-    if (loads_[i].k_wanted == 0 || part.guessed || part.ref.live_draft == nullptr) continue;
-    const ChoiceRates& rates = choice_rates_of(part.ref);
-    part.ref.wants_probability = true;
-    if (rates.most_of_second() > price_.goodput * price_.least_row_us(rows)) part.width = options.tree_width;
-    if (!options.stop_early) continue;
-    part.stop = {&rates, outlook.alpha_deeper.value_or(outlook.alpha), price_.goodput * price_.curve.row_us(rows),
-                 price_.goodput * price_.curve.drafting.depth_us};
-    loads_[i].k_wanted = outlook.most;
-  }
+DeadlineLoad Engine::State::deadline_of(std::size_t i, std::int64_t now_us) const {
+  const RequestFigures& figures = running[i]->figures;
+  DeadlineLoad load;
+  const bool has_begun = figures.first_token_us > 0;
+  const std::int64_t ttft_us = has_begun ? figures.first_token_us - figures.submitted_us : 0;
+  load.slo = planned_targets(running[i]->request.slo, ttft_us, running[i]->request.max_tokens);
+  load.n_pending = loads_[i].n_pending;
+  load.since_us = now_us - (has_begun ? figures.first_token_us : figures.submitted_us);
+  load.n_done = std::max(0, figures.output_tokens - 1);
+  if (figures.steps > 1) load.tokens_per_step = std::max(1.0, static_cast<double>(load.n_done) / (figures.steps - 1));
+  if (has_begun && load.n_pending > 1) load.since_us = load.slo.ttft_us = 0;
+  return load;
 }
 
 // Limits the prompts of this step to what the targets of running answers allow.
@@ -110,18 +106,11 @@ void Engine::State::look_at_deadlines() {
   std::int32_t rows = 0;
   for (std::size_t i = 0; i < running.size(); ++i) {
     const RequestFigures& figures = running[i]->figures;
-    DeadlineLoad load;
-    const std::int64_t ttft_us = figures.first_token_us > 0 ? figures.first_token_us - figures.submitted_us : 0;
-    load.slo = planned_targets(running[i]->request.slo, ttft_us, running[i]->request.max_tokens);
-    load.n_pending = loads_[i].n_pending;
-    load.since_us = now_us - (figures.first_token_us > 0 ? figures.first_token_us : figures.submitted_us);
-    load.n_done = std::max(0, figures.output_tokens - 1);
-    if (figures.steps > 1) load.tokens_per_step = std::max(1.0, static_cast<double>(load.n_done) / (figures.steps - 1));
-    rows += load.n_pending == 1 ? 1 + (figures.steps > 0 ? figures.proposed / figures.steps : 0) : 0;
-    deadlines_.push_back(load);
+    deadlines_.push_back(deadline_of(i, now_us));
+    rows += loads_[i].n_pending == 1 ? 1 + (figures.steps > 0 ? figures.proposed / figures.steps : 0) : 0;
   }
   forecast_.decode_us = step_curve_.curve().pass_us(rows);
-  prompt_limit_ = prompt_rows_in_time(deadlines_, forecast_, options.prefill_chunk);
+  prompt_limit_ = policy->prompt_rows(deadlines_, forecast_, options.prefill_chunk);
 }
 
 // What a row of a prompt adds to a step, smoothed.
@@ -133,34 +122,18 @@ void Engine::State::learn_prompt_time() {
   forecast_.prompt_row_us += (row_us - forecast_.prompt_row_us) * (forecast_.prompt_row_us == 0 ? 1 : kKeepPromptTime);
 }
 
-// Fills `lengths_`, and sets the price of a token.
-LengthChoice Engine::State::choose_best_lengths(std::int32_t prompt_rows) {
-  const double price =
-      prompt_rows > 0 ? price_beside_prompts(outlooks_, prompt_rows, prompt_share_, price_.curve, lengths_) : 0;
-  if (!outlooks_.empty()) prompt_share_ += ((prompt_rows > 0 ? 1 : 0) - prompt_share_) * kKeepPromptShare;
-  const LengthChoice choice = choose_draft_lengths(outlooks_, prompt_rows, price_.curve, lengths_, price);
-  price_.goodput = price > 0 ? price : choice.goodput;
-  probe_allowance_us_ -= add_probes(outlooks_, prompt_rows, price_.curve, probe_allowance_us_, lengths_);
-  return choice;
+// While no StepCurve is known. Rows beside a prompt cost arithmetic, and such a step measures nothing.
+void Engine::State::limit_unmeasured_lengths() {
+  const auto n = std::count_if(loads_.begin(), loads_.end(), [](const auto& load) { return load.n_pending == 1; });
+  const bool has_prompt =
+      std::any_of(loads_.begin(), loads_.end(), [](const auto& load) { return load.n_pending > 1; });
+  const std::int32_t most = has_prompt ? 0 : unmeasured_draft_length(static_cast<std::int32_t>(n));
+  for (SequenceLoad& load : loads_) load.k_wanted = std::min(load.k_wanted, most);
 }
 
-// Adapts draft lengths.
 void Engine::State::choose_lengths() {
-  if (!options.adaptive_k) {
-    for (std::size_t i = 0; i < running.size(); ++i) {
-      if (parts_[i].ref.live_draft != nullptr && !parts_[i].guessed) parts_[i].width = options.tree_width;
-    }
-    return;
-  }
-  if (!step_curve_.known()) {
-    const auto n = std::count_if(loads_.begin(), loads_.end(), [](const auto& load) { return load.n_pending == 1; });
-    // Rows beside a prompt cost arithmetic, and such a step measures nothing.
-    const bool has_prompt =
-        std::any_of(loads_.begin(), loads_.end(), [](const auto& load) { return load.n_pending > 1; });
-    const std::int32_t most = has_prompt ? 0 : unmeasured_draft_length(static_cast<std::int32_t>(n));
-    for (SequenceLoad& load : loads_) load.k_wanted = std::min(load.k_wanted, most);
-    return;
-  }
+  orders_.clear();
+  if (options.adaptive_k && !step_curve_.known()) return limit_unmeasured_lengths();
   outlooks_.clear();
   std::int32_t prompt_rows = 0;
   for (std::size_t i = 0; i < running.size(); ++i) {
@@ -169,20 +142,26 @@ void Engine::State::choose_lengths() {
     if (load.n_pending == 1) outlooks_.push_back(outlook_of(i));
   }
   const bool leased = cores != nullptr && cores->lease_asked() && leased_curve_.known();
-  price_.curve = (leased ? leased_curve_ : step_curve_).curve();
-  const LengthChoice choice = choose_best_lengths(prompt_rows);
-  const auto drafted = [](const DraftLength& length) { return length.guessed ? 0 : length.nodes; };
-  const int n_drafted = std::accumulate(lengths_.begin(), lengths_.end(), 0,
-                                        [&](int sum, const DraftLength& length) { return sum + drafted(length); });
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < running.size(); ++i) {
-    if (loads_[i].n_pending != 1) continue;
-    const DraftLength length = lengths_[next++];
-    parts_[i].saved_us = n_drafted == 0 ? 0 : choice.saved_us * drafted(length) / n_drafted;
-    loads_[i].k_wanted = parts_[i].likely_nodes = length.nodes;
-    parts_[i].guessed = length.guessed;
+  policy->choose(outlooks_, prompt_rows, (leased ? leased_curve_ : step_curve_).curve(), orders_);
+  follow_orders();
+}
+
+void Engine::State::follow_orders() {
+  for (std::size_t at = 0; at < outlooks_.size(); ++at) {
+    const DraftOutlook& outlook = outlooks_[at];
+    const DraftOrder& order = orders_[at];
+    Part& part = parts_[outlook.sequence];
+    part.guessed = order.length.guessed;
+    part.likely_nodes = order.length.nodes;
+    part.saved_us = order.saved_us;
+    part.width = order.width;
+    part.stop = order.stop;
+    part.ref.wants_probability = order.wants_probability;
+    const bool by_guess = part.guessed;
+    part.odds = {by_guess ? nullptr : outlook.rates, by_guess ? outlook.guesses.alpha : outlook.alpha,
+                 by_guess ? outlook.guesses.alpha_deeper : outlook.alpha_deeper.value_or(outlook.alpha)};
+    loads_[outlook.sequence].k_wanted = order.most;
   }
-  if (options.tree_width > 1 || options.stop_early) price_proposals(prompt_rows);
 }
 
 bool Engine::State::wants_reading(std::size_t i) const {
@@ -194,31 +173,39 @@ bool Engine::State::wants_reading(std::size_t i) const {
   return use == draft_use_.end() || use->second.is_worth_reading(live_version(ref));
 }
 
-// Keeps the siblings that pay; with a fixed draft length, as many as fit.
-void Engine::State::choose_siblings() {
-  siblings_.clear();
+// Lists what the policy decides about.
+void Engine::State::list_proposed(std::size_t i) {
+  const Part& part = parts_[i];
+  if (policy->selects_chains()) return list_nodes(part.proposal, i, part.odds, nodes_);
+  if (part.width > 1) list_siblings(part.proposal, i, part.odds, nodes_);
+}
+
+// Keeps the nodes that the policy verifies.
+void Engine::State::choose_nodes() {
+  nodes_.clear();
   std::int32_t rows = 0;
   for (std::size_t i = 0; i < running.size(); ++i) {
     const Part& part = parts_[i];
-    rows += part.plan.n_rows + part.proposal.chain_length();
-    if (part.width > 1) list_siblings(part.proposal, i, choice_rates_of(part.ref), siblings_);
+    rows += part.plan.n_rows + (policy->selects_chains() ? 0 : part.proposal.chain_length());
+    list_proposed(i);
   }
-  std::sort(siblings_.begin(), siblings_.end());
-  const std::int32_t room = std::min(target->max_rows(), target->max_logit_rows()) - rows;
-  const std::size_t n = options.adaptive_k ? count_paying(siblings_, price_, rows, room)
-                                           : std::min(siblings_.size(), static_cast<std::size_t>(std::max(room, 0)));
+  std::sort(nodes_.begin(), nodes_.end());
+  policy->select(nodes_, rows, std::min(target->max_rows(), target->max_logit_rows()) - rows, keep_);
   for (std::size_t i = 0; i < running.size(); ++i) {
     Part& part = parts_[i];
-    if (part.width == 1) continue;
+    if (part.width == 1 && !policy->selects_chains()) continue;
     // Each node has a slot of its own in the cache.
-    const std::int32_t slots =
-        running[i]->pages.capacity_slots() - running[i]->n_tokens() - part.proposal.chain_length();
+    std::int32_t slots = running[i]->pages.capacity_slots() - running[i]->n_tokens();
     kept_.clear();
-    for (const Sibling& sibling : std::span(siblings_).first(n)) {
-      if (sibling.sequence == i && std::ssize(kept_) < slots) kept_.push_back(sibling.node);
+    if (!policy->selects_chains()) {
+      kept_.resize(static_cast<std::size_t>(part.proposal.chain_length()));
+      std::iota(kept_.begin(), kept_.end(), 0);
+    }
+    for (std::size_t at = 0; at < nodes_.size(); ++at) {
+      if (keep_[at] != 0 && nodes_[at].sequence == i && std::ssize(kept_) < slots) kept_.push_back(nodes_[at].node);
     }
     std::sort(kept_.begin(), kept_.end());
-    keep_siblings(part.proposal, kept_);
+    keep_nodes(part.proposal, kept_);
   }
 }
 
@@ -244,8 +231,7 @@ void Engine::State::learn_choices(const Part& part, std::size_t n_accepted, bool
 // Steps that read prompts tell only a bound, since their rows take different times. Trials of another number of threads
 // tell nothing: they come early, and a row count measured only by a trial would look too expensive to be tried again.
 void Engine::State::learn_lengths() {
-  const auto step_us = static_cast<double>(figures_.verify_us + figures_.draft_us);
-  probe_allowance_us_ = std::min(probe_allowance_us_ + kProbeShare * step_us, kMostProbeUs);
+  policy->add_step(static_cast<double>(figures_.verify_us + figures_.draft_us));
   if (cores != nullptr && cores->ran_trial()) return;
   const bool leased = cores != nullptr && cores->ran_leased();
   StepCurveEstimate& curve = leased ? leased_curve_ : step_curve_;

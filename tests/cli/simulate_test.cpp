@@ -82,6 +82,25 @@ TEST_F(SimulateCommand, PredictsThatAGoodDraftIsFasterThanNone) {
   EXPECT_THAT(read_file(svg, 1 << 20), HasSubstr("calculated for 50 GB/s, 1 TFLOP/s and 0 µs a pass"));
 }
 
+TEST_F(SimulateCommand, ComparesPoliciesForRequestsWithTargets) {
+  const std::vector<std::string> load{
+      "simulate",   "--profile", calculated(), "--topics", "all=0.6",
+      "--rate",     "4",         "--duration", "10",       "--tpot-ms",
+      "1,1000",     "--mix",     "1,3",        "--arms",   "auto,adaserve,global_greedy",
+      "--deadlines"};
+  std::vector<std::string> as_json = load;
+  as_json.emplace_back("--json");
+  const json arms = json::parse(command_output(as_json))["loads"][0]["arms"];
+  for (const char* name : {"auto", "adaserve", "global_greedy"}) {
+    const json& targets = arms[name]["attainments"];
+    ASSERT_EQ(targets.size(), 2U) << name;
+    EXPECT_EQ(targets[0]["tpot_ms"], 1);
+    EXPECT_EQ(targets[1]["attainment"], 1) << name;
+    EXPECT_GT(arms[name]["accepted_length"], 1.2) << name;
+  }
+  EXPECT_THAT(command_output(load), HasSubstr("1000 ms: 100 %"));
+}
+
 TEST_F(SimulateCommand, ReplaysATraceAndShowsATable) {
   const auto trace = folder_.write("t.csv",
                                    "TIMESTAMP,ContextTokens,GeneratedTokens\n"
@@ -151,6 +170,9 @@ TEST_F(SimulateCommand, WhatDoesNotFitTogetherIsRefusedWithTheOption) {
   EXPECT_THAT(refused({"--topics", "sql=0.5", "--scale", "2"}), HasSubstr("no load"));
   EXPECT_THAT(refused({"--rate", "1000000", "--duration", "10000000"}), HasSubstr("ten million"));
   EXPECT_THAT(refused({"--rate", "1", "--deadlines"}), HasSubstr("--deadlines"));
+  EXPECT_THAT(refused({"--rate", "1", "--tpot-ms", "10,20", "--mix", "1"}), HasSubstr("--mix"));
+  EXPECT_THAT(refused({"--rate", "1", "--tpot-ms", "10,20", "--mix", "0,0"}), HasSubstr("--mix"));
+  EXPECT_THAT(refused({"--rate", "1", "--mix", "1"}), HasSubstr("--mix"));
   EXPECT_THAT(refused({"--rate", "1", "--max-tokens", "5000"}), HasSubstr("--context"));
   EXPECT_THAT(refused({"--rate", "1", "--ledger", path("absent.db")}), HasSubstr("absent.db"));
   EXPECT_THAT(refusal({"simulate", "--profile", path("absent.json"), "--rate", "1"}), HasSubstr("absent.json"));

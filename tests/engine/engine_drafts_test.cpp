@@ -78,6 +78,7 @@ struct Setting {
   std::int32_t tree_width = 1, max_tokens = 40;
   bool deadlines = false;  // every second request has targets, some of them out of reach
   bool branches = false;   // siblings are continued wherever there is room
+  PolicyKind policy = PolicyKind::kGoodput;
 };
 
 std::vector<Answer> answers_of(const SamplingParams& sampling, const Setting& run) {
@@ -98,6 +99,7 @@ std::vector<Answer> answers_of(const SamplingParams& sampling, const Setting& ru
                         .catch_up_chunk = 64,
                         .draft_pages = run.draft_pages};
   options.deadlines = run.deadlines;
+  options.policy = run.policy;
   auto target = std::make_unique<ToyWorker>(ToyLanguage{.spread = 2});
   const auto made = run.branches
                         ? std::make_unique<Engine>(options, std::move(target), nullptr,
@@ -196,8 +198,14 @@ TEST(EngineWithDrafts, ChoosingBetweenDraftAndGuessesChangesSpeedAlone) {
       run.past_answers = past_answers;
       run.tree_width = 3;
       run.deadlines = true;
-      const auto answers = answers_of(sampling, run);
-      for (std::size_t i = 0; i < answers.size(); ++i) EXPECT_TRUE(answers[i].same_as(plain[i])) << concurrency;
+      for (const PolicyKind policy :
+           {PolicyKind::kGoodput, PolicyKind::kAdaServe, PolicyKind::kEqualGreedy, PolicyKind::kGlobalGreedy}) {
+        run.policy = policy;
+        const auto answers = answers_of(sampling, run);
+        for (std::size_t i = 0; i < answers.size(); ++i) {
+          EXPECT_TRUE(answers[i].same_as(plain[i])) << policy_name(policy) << ' ' << concurrency;
+        }
+      }
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <string>
 
 #include "common/error.h"
@@ -30,6 +31,21 @@ class TraceTest : public ::testing::Test {
   }
   slip::testing::TemporaryFolder folder_;
 };
+
+TEST(DrawTargets, EachHasItsShare) {
+  const std::vector<SloTargets> targets{{.tpot_us = 1}, {.tpot_us = 2}, {.tpot_us = 3}};
+  std::vector<Arrival> arrivals(1000), again(1000);
+  draw_targets(targets, std::vector{60.0, 0.0, 40.0}, 5, arrivals);
+  draw_targets(targets, std::vector{60.0, 0.0, 40.0}, 5, again);
+  std::array<int, 4> counts{};
+  for (std::size_t i = 0; i < arrivals.size(); ++i) {
+    EXPECT_EQ(arrivals[i].slo.tpot_us, again[i].slo.tpot_us);
+    ++counts[static_cast<std::size_t>(arrivals[i].slo.tpot_us)];
+  }
+  EXPECT_NEAR(counts[1], 600, 5 * 16) << "five standard deviations";
+  EXPECT_EQ(counts[2], 0);
+  EXPECT_EQ(counts[1] + counts[3], 1000);
+}
 
 TEST(PoissonArrivals, HaveTheirRate) {
   const auto arrivals = poisson_arrivals(50, 100, 32, 5);

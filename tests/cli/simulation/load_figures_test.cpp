@@ -55,21 +55,40 @@ TEST(LoadFigures, TokensOfOneChunkAreNotApart) {
   EXPECT_EQ(summarize({{{by_threes}, 1}})["itl_ms"]["p50"], 0);
 }
 
+// The run, all of whose requests asked for `targets`.
+json summary_for(LoadFigures run, const SloTargets& targets) {
+  for (ReplyFigures& reply : run.replies) reply.slo = targets;
+  return summarize({run});
+}
+
 TEST(LoadFigures, ATargetIsMetByAnAnswerThatMeetsAllOfIt) {
   // 10 ms a token and 50 ms to the first one: late, in time, slow, refused
   const LoadFigures run{{answered(60, 100, 11), answered(40, 140, 11), answered(40, 200, 11), refused(429)}, 2};
-  const SloTargets targets{10'000, 50'000};
-  EXPECT_EQ(summarize({run}, targets)["attainment"], 0.25);
-  EXPECT_NEAR(summarize({run}, targets)["goodput_per_s"].get<double>(), 0.5, 1e-6);
-  EXPECT_EQ(summarize({run}, {10'000, 0})["attainment"], 0.5);
-  EXPECT_EQ(summarize({run}, {0, 50'000})["attainment"], 0.5);
+  const json both = summary_for(run, {10'000, 50'000});
+  EXPECT_EQ(both["attainment"], 0.25);
+  EXPECT_NEAR(both["goodput_per_s"].get<double>(), 0.5, 1e-6);
+  EXPECT_NEAR(both["goodput_tokens_per_s"].get<double>(), 5.5, 1e-6);
+  EXPECT_EQ(summary_for(run, {10'000, 0})["attainment"], 0.5);
+  EXPECT_EQ(summary_for(run, {0, 50'000})["attainment"], 0.5);
+}
+
+TEST(LoadFigures, EachTargetHasItsOwnShare) {
+  LoadFigures run{{answered(40, 140, 11), answered(40, 140, 11), answered(40, 900, 11), answered(40, 900, 11)}, 2};
+  run.replies[0].slo = run.replies[2].slo = {.tpot_us = 10'000};
+  run.replies[1].slo = {.tpot_us = 100'000};
+  const json figures = summarize({run});
+  EXPECT_NEAR(figures["attainment"].get<double>(), 2.0 / 3, 1e-9) << "one asked for nothing";
+  ASSERT_EQ(figures["attainments"].size(), 2U);
+  EXPECT_EQ(figures["attainments"][0],
+            (json{{"tpot_ms", 10.0}, {"ttft_ms", 0.0}, {"requests", 2}, {"attainment", 0.5}}));
+  EXPECT_EQ(figures["attainments"][1]["attainment"], 1);
 }
 
 TEST(LoadFigures, AnEmptyLoadHasNoTimes) {
-  const json figures = summarize({}, {1, 1});
+  const json figures = summarize({});
   EXPECT_EQ(figures["completed"], 0);
   EXPECT_TRUE(figures["e2e_ms"]["p99"].is_null());
-  EXPECT_EQ(figures["attainment"], 0);
+  EXPECT_FALSE(figures.contains("attainment"));
 }
 
 }  // namespace

@@ -280,28 +280,31 @@ TEST(AddProbes, AProbeAsksTheDraft) {
   DraftOutlook outlook = both(0.0, 0.9);
   auto lengths = chosen_of_both({outlook}, kMemoryBound);
   EXPECT_TRUE(lengths[0].guessed);
-  EXPECT_EQ(add_probes(std::vector{outlook}, 0, kMemoryBound, 1e6, lengths), 0);
+  EXPECT_EQ(add_probes(std::vector{outlook}, 0, kMemoryBound, 1e6, lengths).spent_us, 0);
   EXPECT_TRUE(lengths[0].guessed) << "no probe is due";
   outlook.probe = true;
-  const double probe_us = add_probes(std::vector{outlook}, 0, kMemoryBound, 1e6, lengths);
+  const double probe_us = add_probes(std::vector{outlook}, 0, kMemoryBound, 1e6, lengths).spent_us;
   EXPECT_EQ(lengths[0], (DraftLength{1, false}));
   EXPECT_NEAR(probe_us, kMemoryBound.drafting.us(1), 1e-9) << "one node takes the place of longer guesses";
   outlook.most = 0;
   lengths = chosen_of_both({outlook}, kMemoryBound);
-  EXPECT_EQ(add_probes(std::vector{outlook}, 0, kMemoryBound, 1e6, lengths), 0) << "it has no draft";
+  EXPECT_EQ(add_probes(std::vector{outlook}, 0, kMemoryBound, 1e6, lengths).spent_us, 0) << "it has no draft";
 }
 
 // On AMX a probe beside sixteen sequences begins a second tile of rows: 14 % of a pass, every other step.
 TEST(AddProbes, AProbeThatIsTooDearWaits) {
   const StepCurve curve = curve_of(1'000, 16, 9'000, 100);
+  double refused_us = 0;
   const auto probed = [&](std::size_t n, double allowance_us) {
     const std::vector<DraftOutlook> outlooks(n, DraftOutlook{.most = 8, .alpha = 0.01, .probe = true});
     std::vector<DraftLength> lengths(n);
-    const double spent_us = add_probes(outlooks, 0, curve, allowance_us, lengths);
-    EXPECT_LE(spent_us, allowance_us);
+    const ProbeTimes times = add_probes(outlooks, 0, curve, allowance_us, lengths);
+    EXPECT_LE(times.spent_us, allowance_us);
+    refused_us = times.refused_us;
     return std::count(lengths.begin(), lengths.end(), DraftLength{1, false});
   };
   EXPECT_EQ(probed(16, 9'000), 0);
+  EXPECT_NEAR(refused_us, 9'100, 1e-9);
   EXPECT_EQ(probed(16, 9'100), 16) << "one begins the tile, all others are free";
   EXPECT_EQ(probed(8, 50), 0);
   EXPECT_EQ(probed(8, 100), 8);

@@ -49,9 +49,9 @@ Proposal chain_with_siblings() {
   return proposal;
 }
 
-std::vector<Sibling> siblings_of(const Proposal& proposal, const ChoiceRates& rates) {
-  std::vector<Sibling> siblings;
-  list_siblings(proposal, 7, rates, siblings);
+std::vector<ProposedNode> siblings_of(const Proposal& proposal, const ChoiceRates& rates) {
+  std::vector<ProposedNode> siblings;
+  list_siblings(proposal, 7, {.rates = &rates}, siblings);
   return siblings;
 }
 
@@ -80,7 +80,7 @@ TEST(SelectSiblings, NoneComesBeforeItsElder) {
   auto siblings = siblings_of(chain_with_siblings(), rates);
   std::sort(siblings.begin(), siblings.end());
   const auto place_of = [&](std::int32_t node) {
-    return std::find_if(siblings.begin(), siblings.end(), [&](const Sibling& one) { return one.node == node; });
+    return std::find_if(siblings.begin(), siblings.end(), [&](const ProposedNode& one) { return one.node == node; });
   };
   EXPECT_LT(place_of(3), place_of(6));
 }
@@ -104,12 +104,74 @@ TEST(SelectSiblings, WhatFollowsASiblingIsReachedThroughIt) {
 
 TEST(SelectSiblings, ABranchKeepsItsPlaceInTheTree) {
   Proposal proposal = tree_with_a_branch();
-  const std::vector<std::int32_t> kept{3, 5, 7, 8};
-  keep_siblings(proposal, kept);
+  const std::vector<std::int32_t> kept{0, 1, 2, 3, 5, 7, 8};
+  keep_nodes(proposal, kept);
   EXPECT_EQ(proposal.tokens, (std::vector<std::int32_t>{1, 2, 3, 11, 13, 31, 32}));
   EXPECT_EQ(proposal.parents, (std::vector<std::int32_t>{-1, 0, 1, -1, 1, 3, 3}));
   EXPECT_EQ(proposal.rank_of(6), 1);
   EXPECT_NEAR(proposal.log_q(5), std::log(0.75), 1e-6);
+}
+
+TEST(SelectNodes, AChainMayLoseItsEndAndKeepItsSiblings) {
+  Proposal proposal = tree_with_a_branch();
+  keep_nodes(proposal, std::vector<std::int32_t>{0, 3, 7});
+  EXPECT_EQ(proposal.tokens, (std::vector<std::int32_t>{1, 11, 31}));
+  EXPECT_EQ(proposal.parents, (std::vector<std::int32_t>{-1, -1, 1}));
+  keep_nodes(proposal, {});
+  EXPECT_EQ(proposal.size(), 0U);
+}
+
+TEST(SelectNodes, AListOfAllHasNoNodeBeforeItsParentOrItsElder) {
+  ChoiceRates rates;
+  for (int i = 0; i < 500; ++i) {
+    rates.add(std::log(0.45), 0, i % 20 == 0);
+    rates.add(std::log(0.45), 1, i % 2 == 0);
+  }
+  const Proposal proposal = tree_with_a_branch();
+  std::vector<ProposedNode> nodes;
+  list_nodes(proposal, 0, {.rates = &rates}, nodes);
+  ASSERT_EQ(nodes.size(), proposal.size());
+  std::sort(nodes.begin(), nodes.end());
+  std::vector<std::int32_t> seen;
+  for (const ProposedNode& one : nodes) {
+    const std::int32_t parent = proposal.parents[static_cast<std::size_t>(one.node)];
+    EXPECT_TRUE(parent < 0 || std::count(seen.begin(), seen.end(), parent) == 1) << one.node;
+    const auto elders = std::count_if(seen.begin(), seen.end(), [&](std::int32_t other) {
+      return proposal.parents[static_cast<std::size_t>(other)] == parent;
+    });
+    EXPECT_EQ(elders, proposal.rank_of(one.node)) << one.node;
+    seen.push_back(one.node);
+  }
+}
+
+// Whether a token that was drawn from the draft is verified must not depend on its own probability (StopRule).
+TEST(SelectNodes, ASampledTokenCountsByWhatComesBeforeIt) {
+  const ChoiceRates rates;
+  const auto tokens_of = [&](double q, DrawMethod method) {
+    Proposal proposal;
+    proposal.draw_method = method;
+    proposal.add_to_chain(1, std::log(0.6));
+    proposal.add_to_chain(2, std::log(q));
+    proposal.add_to_chain(3, std::log(0.5));
+    std::vector<ProposedNode> nodes;
+    list_nodes(proposal, 0, {&rates, 0.7, 0.4}, nodes);
+    return std::vector{nodes[0].tokens, nodes[1].tokens, nodes[2].tokens};
+  };
+  const auto likely = tokens_of(0.9, DrawMethod::kSampled), unlikely = tokens_of(0.1, DrawMethod::kSampled);
+  EXPECT_NEAR(likely[0], 0.7, 1e-9);
+  EXPECT_EQ(likely[1], unlikely[1]);
+  EXPECT_GT(likely[2], unlikely[2]) << "it comes behind the token";
+  EXPECT_GT(tokens_of(0.9, DrawMethod::kGumbel)[1], tokens_of(0.1, DrawMethod::kGumbel)[1]);
+}
+
+TEST(SelectNodes, GuessesCountByTheRateOfTheirKind) {
+  Proposal proposal;
+  for (const std::int32_t token : {1, 2, 3}) proposal.add_to_chain(token, 0);
+  std::vector<ProposedNode> nodes;
+  list_nodes(proposal, 4, {nullptr, 0.8, 0.5}, nodes);
+  ASSERT_EQ(nodes.size(), 3U);
+  EXPECT_NEAR(nodes[0].tokens, 0.8, 1e-9);
+  EXPECT_NEAR(nodes[2].tokens, 0.2, 1e-9);
 }
 
 TEST(SelectSiblings, AChainHasNone) {
@@ -129,7 +191,7 @@ StepPrice tiles(double goodput) {
 }
 
 TEST(SelectSiblings, PayIfTheyAddMoreThanTheirTimeWouldElsewhere) {
-  const std::vector<Sibling> siblings{{0, 5, 0.3}, {0, 6, 0.25}, {1, 4, 0.2}, {1, 5, 0.1}, {0, 7, 0.05}};
+  const std::vector<ProposedNode> siblings{{0, 5, 0.3}, {0, 6, 0.25}, {1, 4, 0.2}, {1, 5, 0.1}, {0, 7, 0.05}};
   EXPECT_EQ(count_paying(siblings, tiles(0.001), 2, 100), 2U) << "the rows of the same tile are free";
   EXPECT_EQ(count_paying(siblings, tiles(0.0005), 4, 100), 4U) << "a tile costs half a token, four bring .85";
   EXPECT_EQ(count_paying(siblings, tiles(0.0008), 4, 100), 4U);
@@ -148,8 +210,8 @@ TEST(SelectSiblings, ARowCostsAtLeastItsShareOfATile) {
 TEST(SelectSiblings, TheOthersGoWithTheirDistributions) {
   Proposal proposal = chain_with_siblings();
   for (std::int32_t i = 0; i < 7; ++i) proposal.add_q({{i}, {1.0}});
-  const std::vector<std::int32_t> kept{4, 6};
-  keep_siblings(proposal, kept);
+  const std::vector<std::int32_t> kept{0, 1, 2, 4, 6};
+  keep_nodes(proposal, kept);
   EXPECT_EQ(proposal.tokens, (std::vector<std::int32_t>{1, 2, 3, 12, 21}));
   EXPECT_EQ(proposal.parents, (std::vector<std::int32_t>{-1, 0, 1, 0, -1}));
   ASSERT_EQ(proposal.q.size(), 5U);
@@ -157,7 +219,7 @@ TEST(SelectSiblings, TheOthersGoWithTheirDistributions) {
   EXPECT_EQ(proposal.q[4].ids, std::vector<std::int32_t>{6});
   EXPECT_EQ(proposal.spare_q.size(), 2U) << "their memory is kept";
   EXPECT_EQ(proposal.rank_of(4), 1);
-  keep_siblings(proposal, {});
+  keep_nodes(proposal, std::vector<std::int32_t>{0, 1, 2});
   EXPECT_EQ(proposal.tokens, (std::vector<std::int32_t>{1, 2, 3}));
 }
 

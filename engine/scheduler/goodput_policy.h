@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/scheduler/speculation_policy.h"
+
+namespace slip {
+
+// The default: what gives the most tokens in the step's time, by measured acceptance rates and step times (SmartSpec,
+// arXiv 2406.14066, with a length for each sequence). The tokens of a sequence that is late count more, and prompts
+// wait for sequences that would become late.
+class GoodputPolicy final : public SpeculationPolicy {
+ public:
+  explicit GoodputPolicy(PolicyOptions options) : options_(options) {}
+
+  std::int32_t prompt_rows(std::span<const DeadlineLoad> loads, const StepForecast& forecast,
+                           std::int32_t most) const override;
+  void choose(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
+              std::vector<DraftOrder>& orders) override;
+  void add_step(double us) override;
+  void select(std::span<const ProposedNode> nodes, std::int32_t rows, std::int32_t room,
+              std::vector<std::uint8_t>& keep) override;
+
+ private:
+  LengthChoice choose_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows);
+  void price_proposal(const DraftOutlook& outlook, std::int32_t rows, DraftOrder& order) const;
+
+  PolicyOptions options_;
+  StepPrice price_;                // of this step
+  double prompt_share_ = 0;        // of the decoding steps that read prompts too, smoothed
+  double probe_allowance_us_ = 0;  // that probes may take
+  double refused_probe_us_ = 0;    // of the cheapest probe that the last ones' allowance did not suffice for
+  std::vector<DraftLength> lengths_;
+};
+
+}  // namespace slip

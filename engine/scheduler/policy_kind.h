@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace slip {
+
+// How the rows of a step are shared among the sequences.
+enum class PolicyKind : std::uint8_t {
+  kGoodput,       // what gives the most tokens per second; late sequences count more, and prompts wait for them
+  kAdaServe,      // AdaServe (arXiv 2501.12162): first what each sequence needs to be on time, then the likeliest nodes
+  kEqualGreedy,   // for comparison: each sequence's likeliest nodes, as many for one as for the others
+  kGlobalGreedy,  // for comparison: the likeliest nodes of all sequences
+};
+
+std::string_view policy_name(PolicyKind kind);
+std::optional<PolicyKind> parse_policy(std::string_view name);
+
+}  // namespace slip

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/scheduler/speculation_policy.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "engine/scheduler/goodput_policy.h"
+#include "engine/scheduler/tree_policy.h"
+
+namespace slip {
+namespace {
+
+class FixedPolicy final : public SpeculationPolicy {
+ public:
+  explicit FixedPolicy(PolicyOptions options) : options_(options) {}
+
+  void choose(std::span<const DraftOutlook> outlooks, std::int32_t /*prompt_rows*/, const StepCurve& /*curve*/,
+              std::vector<DraftOrder>& orders) override {
+    orders.assign(outlooks.size(), {});
+    for (std::size_t i = 0; i < outlooks.size(); ++i) {
+      DraftOrder& order = orders[i];
+      const bool guesses = outlooks[i].most == 0;
+      order.most = guesses ? outlooks[i].guesses.most : outlooks[i].most;
+      order.length = {order.most, guesses};
+      if (!guesses && outlooks[i].rates != nullptr) order.width = options_.tree_width;
+    }
+  }
+
+  void select(std::span<const ProposedNode> nodes, std::int32_t /*rows*/, std::int32_t room,
+              std::vector<std::uint8_t>& keep) override {
+    keep.assign(nodes.size(), 0);
+    std::fill_n(keep.begin(), std::min(nodes.size(), static_cast<std::size_t>(std::max(room, 0))), 1);
+  }
+
+ private:
+  PolicyOptions options_;
+};
+
+}  // namespace
+
+std::int32_t SpeculationPolicy::prompt_rows(std::span<const DeadlineLoad> /*loads*/, const StepForecast& /*forecast*/,
+                                            std::int32_t most) const {
+  return most;
+}
+
+std::unique_ptr<SpeculationPolicy> make_policy(PolicyKind kind, PolicyOptions options) {
+  if (kind == PolicyKind::kGoodput) return std::make_unique<GoodputPolicy>(options);
+  return std::make_unique<TreePolicy>(kind, options);
+}
+
+std::unique_ptr<SpeculationPolicy> make_fixed_policy(PolicyOptions options) {
+  return std::make_unique<FixedPolicy>(options);
+}
+
+}  // namespace slip

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/scheduler/deadlines.h"
+#include "engine/scheduler/draft_length.h"
+#include "engine/scheduler/policy_kind.h"
+#include "engine/scheduler/select.h"
+#include "engine/speculative/proposer.h"
+
+namespace slip {
+
+// What a policy decides for one decoding sequence before the drafts run.
+struct DraftOrder {
+  DraftLength length;              // expected
+  std::int32_t most = 0;           // tokens of its chain; more than `length` where `stop` may let it grow
+  std::int32_t width = 1;          // choices of its draft for one place
+  StopRule stop;                   // of its draft
+  bool wants_probability = false;  // of the proposal's nodes: path_logprob is used
+  double saved_us = 0;             // what drafting for it is expected to save
+};
+
+struct PolicyOptions {
+  std::int32_t tree_width = 1;  // most choices for one place
+  bool stop_early = false;      // as in EngineOptions
+};
+
+// Shares the rows of each step among the running sequences, in two decisions: what the drafts propose, and which of the
+// proposed nodes the target verifies. No decision changes an answer: the outlooks of a sampled proposal do not depend
+// on the tokens that a decision is about. Has state of its own. Threads: one owner.
+class SpeculationPolicy {
+ public:
+  virtual ~SpeculationPolicy() = default;
+  // Rows of prompts that the next step may read, at most `most`. `loads`: all running sequences; empty: none has a
+  // target.
+  virtual std::int32_t prompt_rows(std::span<const DeadlineLoad> loads, const StepForecast& forecast,
+                                   std::int32_t most) const;
+  // Fills an order for each outlook. The step also reads `prompt_rows` rows of prompts.
+  virtual void choose(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
+                      std::vector<DraftOrder>& orders) = 0;
+  // Whether select() decides about chains too, not only about what branches off them.
+  virtual bool selects_chains() const { return false; }
+  // Adds a step: its drafting and its pass took `us` µs.
+  virtual void add_step(double /*us*/) {}
+  // Marks the nodes to verify with a 1. `nodes`: the likeliest first, each behind its parent and its elders; those of
+  // chains only if it selects them. `rows`: of the pass without these nodes; `room`: for how many of them it has room.
+  virtual void select(std::span<const ProposedNode> nodes, std::int32_t rows, std::int32_t room,
+                      std::vector<std::uint8_t>& keep) = 0;
+};
+
+std::unique_ptr<SpeculationPolicy> make_policy(PolicyKind kind, PolicyOptions options);
+// Every sequence drafts as much as it may.
+std::unique_ptr<SpeculationPolicy> make_fixed_policy(PolicyOptions options);
+
+}  // namespace slip

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/scheduler/speculation_policy.h"
+
+namespace slip {
+
+// The trees of a step with room for `budget` rows, of `n` sequences: how deep they are drafted and how wide. AdaServe's
+// section 5.2, with the greatest depth and width that it does not give. Pure.
+struct TreeShape {
+  std::int32_t depth = 1, width = 1;
+};
+TreeShape tree_shape(std::int32_t budget, std::int32_t n, std::int32_t most_width);
+
+// The rows of a pass that takes at most `ratio` times as long as one row. Pure.
+std::int32_t rows_within(const StepCurve& curve, double ratio);
+
+// The tokens that a sequence needs of a step of `step_us` µs to be on time after it: AdaServe's A(r) = (l + t)/τ − o.
+// REQUIRES: load.slo.tpot_us > 0. Pure.
+double required_tokens(const DeadlineLoad& load, double step_us);
+
+// How many rows a policy gives to whom. Each of its stages takes what the one before left.
+struct NodeBudget {
+  std::int32_t nodes = 0;        // of all sequences, without their last committed tokens
+  std::int32_t nodes_each = 0;   // of one sequence
+  std::vector<double> required;  // by sequence: first, as many as it needs, the most behind first; empty: nobody
+  double most_required = 0;      // expected tokens, with the target's own, that one step can bring
+};
+
+// Marks the nodes to verify with a 1: those that sequences need for their targets, then the likeliest of all. `nodes`
+// as in SpeculationPolicy::select. Pure. Cost: O(sequences · nodes).
+void select_nodes_of_trees(std::span<const ProposedNode> nodes, const NodeBudget& budget,
+                           std::vector<std::uint8_t>& keep);
+
+// Trees of the likeliest nodes within a budget of rows: the most with which a pass takes at most 1.15 times as long as
+// with one row. AdaServe's Algorithm 2 with the corrections of its printed form: the budget is never exceeded, and a
+// node counts by the probability of its whole path. What differs: a probability is the measured rate at which such
+// nodes are accepted, not the draft's own; a draft pass that is not worth its time is left out; a sequence whose draft
+// is not ready proposes guesses. The two others leave the targets out: EqualGreedy and GlobalGreedy of the ablation.
+class TreePolicy final : public SpeculationPolicy {
+ public:
+  TreePolicy(PolicyKind kind, PolicyOptions options) : kind_(kind), options_(options) {}
+
+  void choose(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
+              std::vector<DraftOrder>& orders) override;
+  bool selects_chains() const override { return true; }
+  void select(std::span<const ProposedNode> nodes, std::int32_t rows, std::int32_t room,
+              std::vector<std::uint8_t>& keep) override;
+
+ private:
+  void require(std::span<const DraftOutlook> outlooks, double step_us);
+
+  PolicyKind kind_;
+  PolicyOptions options_;
+  NodeBudget budget_;  // of this step
+};
+
+}  // namespace slip
