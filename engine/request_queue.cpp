@@ -24,9 +24,9 @@ RequestQueue::RequestQueue(std::int32_t max_waiting, std::optional<std::uint64_t
     : max_waiting_(static_cast<std::size_t>(max_waiting)), seeds_(seed ? *seed : seed_of_this_machine()) {}
 
 void RequestQueue::push(Request request) {
-  const std::int64_t now_us = monotonic_us();
   {
     const std::lock_guard lock(mutex_);
+    const std::int64_t now_us = monotonic_us();
     if (closed_) throw Error(ErrorCode::kUnavailable, "the engine is shutting down", "send the request elsewhere");
     Waiting& queue = request.is_background() ? background_ : waiting_;
     if (&queue == &waiting_ && waiting_.size() >= max_waiting_) {
@@ -128,9 +128,11 @@ RequestQueue::Waiting::iterator RequestQueue::bring_next(Waiting::iterator to) {
 void RequestQueue::peek_needs(std::size_t most, std::vector<WaitingNeed>& needs) {
   needs.clear();
   const std::lock_guard lock(mutex_);
+  ++peek_;
   for (auto& [id, tenant] : tenants_) tenant.n_ordered = 0;
   for (auto at = waiting_.begin(); needs.size() < most && at != waiting_.end(); ++at) {
     if (tenants_.size() > 1) at = bring_next(at);
+    at->last_peek = peek_;
     const Request& request = at->request;
     ++tenants_.find(request.tenant)->second.n_ordered;
     const auto n_prompt = static_cast<std::int32_t>(request.prompt.size());
@@ -139,11 +141,14 @@ void RequestQueue::peek_needs(std::size_t most, std::vector<WaitingNeed>& needs)
   }
 }
 
+// A request that came since the peek may stand between those that the peek returned, so their places do not count.
 std::optional<WaitingRequest> RequestQueue::take(std::size_t index) {
   const std::lock_guard lock(mutex_);
-  if (index >= waiting_.size()) return std::nullopt;
-  const auto at = std::next(waiting_.begin(), static_cast<std::ptrdiff_t>(index));
-  for (auto passed = waiting_.begin(); passed != at; ++passed) ++passed->n_passed;
+  const auto is_peeked = [&](const WaitingRequest& waiting) { return waiting.last_peek == peek_; };
+  auto at = std::find_if(waiting_.begin(), waiting_.end(), is_peeked);
+  for (; index > 0 && at != waiting_.end(); --index) at = std::find_if(std::next(at), waiting_.end(), is_peeked);
+  if (at == waiting_.end()) return std::nullopt;
+  for (auto passed = waiting_.begin(); passed != at; ++passed) passed->n_passed += is_peeked(*passed) ? 1 : 0;
   std::optional<WaitingRequest> taken(std::move(*at));
   waiting_.erase(at);
   live_.find(taken->request.id)->second.running = true;
@@ -155,9 +160,18 @@ std::optional<WaitingRequest> RequestQueue::take(std::size_t index) {
 
 std::optional<WaitingRequest> RequestQueue::take_background() {
   const std::lock_guard lock(mutex_);
-  if (background_.empty()) return std::nullopt;
-  std::optional<WaitingRequest> taken(std::move(background_.front()));
-  background_.pop_front();
+  return pop_front(background_);
+}
+
+std::optional<WaitingRequest> RequestQueue::pop() {
+  const std::lock_guard lock(mutex_);
+  return pop_front(waiting_.empty() ? background_ : waiting_);
+}
+
+std::optional<WaitingRequest> RequestQueue::pop_front(Waiting& queue) {
+  if (queue.empty()) return std::nullopt;
+  std::optional<WaitingRequest> taken(std::move(queue.front()));
+  queue.pop_front();
   return taken;
 }
 

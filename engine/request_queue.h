@@ -21,7 +21,8 @@ struct WaitingRequest {
   Request request;
   std::uint64_t drawn_seed = 0;  // for requests without one
   std::int64_t submitted_us = 0;
-  std::int32_t n_passed = 0;  // as in WaitingNeed
+  std::int32_t n_passed = 0;    // as in WaitingNeed
+  std::uint64_t last_peek = 0;  // the number of the latest peek_needs() that returned its need; 0: none
 };
 
 // A bounded queue of requests, and cancellations, from submitters to the engine thread. The next turn is the tenant's
@@ -52,10 +53,12 @@ class RequestQueue {
   // waiting requests) with several tenants, O(most) with one.
   void peek_needs(std::size_t most, std::vector<WaitingNeed>& needs);
   // Removes the request with this index in the order of the latest peek_needs(), less what was taken since. It passes
-  // those before it. Empty: none is there.
+  // those before it. Requests that came since have no index. Empty: none is there.
   std::optional<WaitingRequest> take(std::size_t index);
   // Removes the first background request, whether or not others wait. Empty: none is there.
   std::optional<WaitingRequest> take_background();
+  // Removes any waiting request, background requests last. Empty: none waits.
+  std::optional<WaitingRequest> pop();
   // Whether background requests must end: another one waits, or the queue is closed.
   bool ends_background() const;
   void forget(RequestId id);  // the request finished: its id may be reused, a late cancel has no effect
@@ -75,6 +78,7 @@ class RequestQueue {
   };
   using Waiting = std::list<WaitingRequest>;
   static Waiting::iterator place_of(Waiting& queue, const WaitingRequest& waiting);
+  static std::optional<WaitingRequest> pop_front(Waiting& queue);
   Waiting::iterator bring_next(Waiting::iterator to);
 
   mutable std::mutex mutex_;
@@ -85,6 +89,7 @@ class RequestQueue {
   std::unordered_map<RequestId, Entry> live_;     // waiting or running
   std::unordered_map<TenantId, Tenant> tenants_;  // that were ever seen: as many as there are API keys
   std::uint64_t n_starts_ = 0;
+  std::uint64_t peek_ = 1;       // the number of the latest peek_needs()
   std::size_t n_cancelled_ = 0;  // cancelled entries of live_
   std::mt19937_64 seeds_;
   bool closed_ = false;

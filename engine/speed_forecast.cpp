@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 
+#include "common/clock.h"
 #include "common/error.h"
 
 namespace slip {
@@ -42,6 +43,7 @@ void require_attainable(const char* field, std::int64_t asked_us, std::int64_t p
 
 void SpeedForecast::on_step(const StepFigures& figures) noexcept {
   n_prefilling_.store(figures.n_prefilling, std::memory_order_relaxed);
+  last_step_us_.store(monotonic_us(), std::memory_order_relaxed);
   if (n_steps_ < kColdSteps) {
     ++n_steps_;
     return;
@@ -82,11 +84,14 @@ double SpeedForecast::nearest(const std::array<Average, kCounts>& by_count, std:
 
 SloTargets SpeedForecast::predict(const Load& load, const Lengths& lengths) const {
   const std::int32_t n_ahead = load.n_running + load.n_waiting, n_beside = std::min(n_ahead + 1, max_running_);
+  if (n_ahead == 0 && monotonic_us() - last_step_us_.load(std::memory_order_relaxed) >= kStaleUs) return {};
+  // What the last step read may have ended since.
+  const std::int32_t n_prefilling = std::min(n_prefilling_.load(std::memory_order_relaxed), load.n_running);
   const double token_us = nearest(token_us_, n_beside), row_us = value_of(prompt_row_us_);
   SloTargets predicted;
   predicted.tpot_us = static_cast<std::int64_t>(token_us);
   if (row_us == 0 || token_us == 0) return predicted;
-  const double prompts = lengths.prompt + value_of(prompt_tokens_) * (load.n_waiting + n_prefilling_.load());
+  const double prompts = lengths.prompt + value_of(prompt_tokens_) * (load.n_waiting + n_prefilling);
   const double known_share = value_of(read_share_), share = known_share == 0 ? 1 : known_share;
   const double for_a_place = value_of(answer_us_) * std::max(0, n_ahead + 1 - max_running_) / max_running_;
   const double ttft_us = for_a_place + prompts * share * row_us + nearest(step_us_, n_beside);

@@ -15,6 +15,11 @@ namespace slip {
 // that asks for a speed is refused (`slo.admission`). Threads: the engine thread tells, any thread asks. Neither waits.
 class SpeedForecast : public StepListener {
  public:
+  // Only steps change what is predicted. So an engine that refused everything after one slow step would never learn
+  // better. Where nothing runs or waits, estimates without a step for this long count as unknown, and a request is
+  // served that measures again.
+  static constexpr std::int64_t kStaleUs = 10'000'000;
+
   // The engine's load when the request comes.
   struct Load {
     std::int32_t n_running = 0, n_waiting = 0;
@@ -46,7 +51,8 @@ class SpeedForecast : public StepListener {
   std::array<Average, kCounts> step_us_{}, token_us_{};
   Average prompt_row_us_{0}, answer_us_{0};  // a prompt's row in a step; an answer from its first token to its end
   Average read_share_{0}, prompt_tokens_{0};
-  std::atomic<std::int32_t> n_prefilling_{0};
+  std::atomic<std::int32_t> n_prefilling_{0};  // in the last step
+  std::atomic<std::int64_t> last_step_us_{0};  // monotonic
 };
 
 // Error{kUnattainable} naming the field of the first target that is shorter than predicted. Pure.

@@ -117,16 +117,17 @@ void PrefixCache::add(std::uint64_t tenant, std::span<const std::int32_t> tokens
     auto found = node->children.find(held);
     if (found == node->children.end()) {
       if (n_pages() >= most_pages_ && !drop_one_idle()) break;
-      std::list<Node*> used_last(1);  // allocated before the tree has the node: every node needs its entry in by_use_
+      std::list<Node*> in_use(1);  // allocated before the tree has the node: every node needs its entry in by_use_
       found = node->children.emplace(held, std::make_unique<Node>()).first;
       Node& added = *found->second;
       added.parent = node;
       added.in_parent = found;
       added.page = table.pages()[index];
       pool_.hold(added.page);
-      used_last.front() = &added;
-      added.in_use_order = used_last.begin();
-      by_use_.splice(by_use_.end(), used_last);
+      in_use.front() = &added;
+      added.in_use_order = in_use.begin();
+      // Directly before its parent, so that the order holds even if adding the next page runs out of memory.
+      by_use_.splice(node->parent == nullptr ? by_use_.end() : node->in_use_order, in_use);
     } else {
       table.replace(index, found->second->page);
     }

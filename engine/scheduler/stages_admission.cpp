@@ -102,7 +102,10 @@ void Engine::State::admit_background() {
   if ((!running.empty() && !runs_background()) || request_queue.ends_background()) return;
   const auto most = static_cast<std::size_t>(std::min(kMostBackground, options.max_running));
   std::int32_t n_free = target->cache().n_free();
-  for (const auto& sequence : running) n_free -= PagePool::pages_for(sequence->most_tokens());
+  for (const auto& sequence : running) {  // less what they may still take
+    const std::int32_t n_held = PagePool::pages_for(sequence->pages.capacity_slots());
+    n_free -= std::max(0, PagePool::pages_for(sequence->most_tokens()) - n_held);
+  }
   while (running.size() < most) {
     auto waiting = request_queue.take_background();
     if (!waiting) return;

@@ -152,10 +152,7 @@ void Engine::State::tell_end(RequestSummary summary, TokenSink& sink) {
 }
 
 void Engine::State::end_all() {
-  while (auto waiting = request_queue.take(0)) finish_unstarted(std::move(*waiting), StopReason::kCancelled);
-  while (auto waiting = request_queue.take_background()) {
-    finish_unstarted(std::move(*waiting), StopReason::kCancelled);
-  }
+  while (auto waiting = request_queue.pop()) finish_unstarted(std::move(*waiting), StopReason::kCancelled);
   for (const auto& sequence : running) sequence->reason = StopReason::kCancelled;
   retire();
 }

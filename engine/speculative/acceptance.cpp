@@ -134,7 +134,13 @@ void accept(const Proposal& proposal, const TargetDistribution& p_after, Accepta
   std::int32_t node = kRoot;
   while (true) {
     const RandomAddress address = at_depth(first, result.accepted.size());
-    const NodeResult at_node = verify(proposal, p_after(node), node, address);
+    NodeResult at_node;
+    try {
+      at_node = verify(proposal, p_after(node), node, address);
+    } catch (...) {
+      if (node == kRoot) throw;
+      return end_with_accepted(proposal, result);
+    }
     if (at_node.child == kRoot) {
       result.added_token = at_node.token;
       result.rejected_one = at_node.had_children;
@@ -143,6 +149,14 @@ void accept(const Proposal& proposal, const TargetDistribution& p_after, Accepta
     node = at_node.child;
     result.accepted.push_back(node);
   }
+}
+
+void end_with_accepted(const Proposal& proposal, VerifyResult& result) {
+  SLIP_CHECK(!result.accepted.empty(), "no node is accepted");
+  const std::int32_t last = result.accepted.back();
+  result.accepted.pop_back();
+  result.added_token = proposal.tokens[static_cast<std::size_t>(last)];
+  result.rejected_one = proposal.rank_of(last) > 0;  // the choices before it
 }
 
 }  // namespace slip

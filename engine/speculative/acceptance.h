@@ -18,6 +18,10 @@ using TargetDistribution = std::function<const Distribution&(std::int32_t node)>
 // proposed token; a node at depth d, counted from 0, uses output_index + d. Does not allocate when `result` is reused
 // and `p_after` is passed by std::cref. Pure; any thread.
 //
+// Errors: what `p_after` throws for the last committed token. What it throws for an accepted node is dropped, and the
+// path ends there, by end_with_accepted(). If the node's token ends the answer, plain decoding never meets that error.
+// Otherwise the next verification meets it, after the same token.
+//
 // kRejection (Leviathan et al., 2023, Alg. 1; for trees, repeated over siblings). With u uniform in [0, 1), token x is
 // accepted iff u < p(x)/q(x), so never if p(x) = 0. A rejection replaces p by the residual norm(max(0, p − q)). The
 // next sibling, in index order, is tested against the residual. When no sibling is left, the target's token is drawn
@@ -34,6 +38,10 @@ using TargetDistribution = std::function<const Distribution&(std::int32_t node)>
 // method is allowed. REQUIRES: this rule for DrawMethod::kGumbel.
 void accept(const Proposal& proposal, const TargetDistribution& p_after, AcceptanceRule rule,
             const RandomAddress& first, VerifyResult& result);
+
+// Makes the last accepted node the token that the target adds, since there is no distribution after it. REQUIRES: a
+// node is accepted.
+void end_with_accepted(const Proposal& proposal, VerifyResult& result);
 
 // The acceptance test of kRejection. Strict, so that a token with p = 0 is rejected even at u = 0. REQUIRES: q > 0.
 inline bool survives(double u, double p, double q) {

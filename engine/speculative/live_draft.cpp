@@ -16,7 +16,9 @@ LiveDraft::LiveDraft(DraftId id, std::string name, std::shared_ptr<const DraftVe
 
 void LiveDraft::set(std::shared_ptr<const DraftVersion> next) {
   auto replaced = live_.exchange(std::move(next), std::memory_order_acq_rel);
-  if (replaced) retired_.push_back(std::move(replaced));
+  // A version that came back by rollback is there already. Two entries would keep its count above one for ever.
+  const bool listed = std::find(retired_.begin(), retired_.end(), replaced) != retired_.end();
+  if (replaced && !listed) retired_.push_back(std::move(replaced));
 }
 
 void LiveDraft::reclaim() {

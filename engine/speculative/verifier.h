@@ -45,7 +45,8 @@ class Verifier {
 
   // REQUIRES: rows and logit rows within the worker's bounds, room for every row in the page tables.
   void score(std::span<const ScoreTask> tasks);
-  // accept() of a task's proposal under its request's distribution. Errors as transform_logits().
+  // accept() of a task's proposal under its request's distribution. Errors as transform_logits() of the row after the
+  // last committed token.
   virtual void verify(std::size_t task, VerifyResult& result) = 0;
   // observe_row() of a row, which is numbered as in logits().
   virtual TopK observed(std::size_t task, std::int32_t row) = 0;

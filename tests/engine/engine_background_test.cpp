@@ -126,6 +126,23 @@ TEST(EngineBackground, TakesNoPageThatThePrefixCacheKeeps) {
   EXPECT_GT(again.summary.figures.cached_tokens, 90) << "its prefix is still there";
 }
 
+// Bug: the pages that a running one holds were subtracted from the free pages, which do not include them.
+TEST(EngineBackground, PagesOfARunningOneCountOnce) {
+  Bench bench({}, {}, {.n_pages = 8});
+  Answer running, refused, fits;
+  bench.engine->submit(background(bench, 1, running, 150));  // 5 pages at its end
+  ASSERT_TRUE(bench.engine->step());
+  ASSERT_LT(bench.engine->n_free_pages(), 8) << "it holds some of them";
+  bench.engine->submit(background(bench, 2, refused, 4 * 32 - 1));
+  bench.engine->submit(background(bench, 3, fits, 3 * 32 - 1));
+  ASSERT_TRUE(drain(*bench.engine));
+  EXPECT_EQ(refused.summary.reason, StopReason::kCancelled) << "the running one could need these pages";
+  EXPECT_EQ(fits.summary.reason, StopReason::kLength);
+  EXPECT_EQ(fits.tokens.size(), 95U);
+  EXPECT_EQ(running.tokens.size(), 150U);
+  EXPECT_EQ(bench.engine->n_free_pages(), 8);
+}
+
 TEST(EngineBackground, ClosingTheEngineWaitsForNone) {
   Bench bench;
   std::vector<Answer> answers(6);

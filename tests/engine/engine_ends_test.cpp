@@ -2,10 +2,13 @@
 // Where answers end: stop strings, end tokens, limits, half characters.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "common/error.h"
 #include "tests/engine/engine_bench.h"
 #include "tests/text/tiny_tokenizer.h"
 
@@ -117,6 +120,33 @@ TEST(EngineEnds, HalfACharacterIsReplacedAtTheEnd) {
   for (const std::int32_t k : {0, 3}) {
     EXPECT_EQ(say(bytes_of("caf\xC3\xA9!"), k, {}, 6).text, "caf\xC3\xA9!");
     EXPECT_EQ(say(bytes_of("caf\xC3\xA9!"), k, {}, 4).text, "caf\xEF\xBF\xBD");
+  }
+}
+
+// Bug: a row behind the end of an answer, which only speculation computes, failed the answer if its logits were broken.
+TEST(EngineEnds, WithoutTheErrorsOfRowsBehindTheEnd) {
+  constexpr std::size_t kBehind = '!';  // the row that chooses it is broken
+  std::vector<std::int32_t> script = bytes_of("yes");
+  script.push_back(kTinyEnd);
+  const std::vector<std::int32_t> expected = script;
+  script.push_back(kBehind);
+  for (std::int32_t k = 0; k <= 8; ++k) {
+    for (const bool ends : {true, false}) {
+      Bench bench({.vocab_size = kTinyVocab, .script = script}, {.k = k}, {}, testing::tiny_tokenizer());
+      bench.worker->spoil = [](const StepInput&, std::span<float> logits) {
+        if (logits[kBehind] > 0) logits[0] = std::nanf("");
+      };
+      Answer answer;
+      Request request = bench.request(1, answer, 30);
+      if (ends) request.end_ids = {kTinyEnd};
+      bench.engine->submit(std::move(request));
+      EXPECT_TRUE(drain(*bench.engine));
+      EXPECT_EQ(answer.tokens, expected) << k << ": an answer that goes on fails, but not before this token";
+      EXPECT_EQ(answer.summary.reason, ends ? StopReason::kEndToken : StopReason::kFailed) << k;
+      if (ends) continue;
+      ASSERT_TRUE(answer.summary.error);
+      EXPECT_EQ(answer.summary.error->code(), ErrorCode::kDataLoss);
+    }
   }
 }
 

@@ -145,6 +145,37 @@ TEST_F(RequestQueueTest, OnlyThoseBeforeItInTurnArePassed) {
   EXPECT_EQ(needs_[1].n_passed, 0);
 }
 
+// Bug: take() counted places of the queue. A request that came between peek and take, with a priority that put it
+// first, was started in place of the one that the engine had picked, whether or not it had room.
+TEST_F(RequestQueueTest, ARequestThatComesAfterThePeekHasNoIndex) {
+  push(1, 7);
+  push(2, 7);
+  queue_.peek_needs(2, needs_);
+  push(3, 7, 600, -1);
+  EXPECT_EQ(queue_.take(1)->request.id.value, 2U);
+  queue_.peek_needs(2, needs_);
+  ASSERT_EQ(needs_.size(), 2U);
+  EXPECT_EQ(needs_[0].n_passed, 0) << "the new one comes first from now on, and nothing passed it";
+  EXPECT_EQ(needs_[1].n_passed, 1);
+  push(4, 7, 4, -2);
+  EXPECT_EQ(queue_.take(0)->request.id.value, 3U);
+  EXPECT_EQ(queue_.take(0)->request.id.value, 1U);
+  EXPECT_FALSE(queue_.take(0)) << "all that the peek returned are taken";
+  EXPECT_EQ(start(), 4U);
+}
+
+TEST_F(RequestQueueTest, AnyWaitingRequestCanBePopped) {
+  push(1, 7);
+  push(2, 8);
+  Request request;
+  request.id = {9};
+  request.prompt = {1};
+  request.source.emplace();
+  queue_.push(std::move(request));
+  for (const std::uint64_t id : {1, 2, 9}) EXPECT_EQ(queue_.pop()->request.id.value, id);
+  EXPECT_FALSE(queue_.pop());
+}
+
 TEST_F(RequestQueueTest, ARequestThatNeverStartedTookNoPlace) {
   push_many(1, 2, 7);
   push(101, 8);

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
+#include "common/clock.h"
 #include "common/error.h"
 
 namespace slip {
@@ -83,6 +85,36 @@ TEST_F(SpeedForecastTest, CountsTheWaitForAPlace) {
 TEST_F(SpeedForecastTest, FollowsWhatItMeasures) {
   for (int i = 0; i < 400; ++i) forecast_.on_step(decoding(1, 20'000));
   EXPECT_NEAR(static_cast<double>(predict(0).tpot_us), 10'000, 10);
+}
+
+// Bug: after one slow step, a speed that all clients asked for was refused for ever, since only steps change a
+// prediction.
+TEST_F(SpeedForecastTest, AnIdleEngineDoesNotTrustOldEstimates) {
+  static std::int64_t now_us;
+  struct TestClock {
+    std::int64_t (*before)() = std::exchange(
+        monotonic_source, +[] { return now_us; });
+    ~TestClock() { monotonic_source = before; }
+  } clock;
+  now_us = 1'000'000;
+  forecast_.on_step(decoding(1, 10'000));
+  now_us += SpeedForecast::kStaleUs - 1;
+  EXPECT_EQ(predict(0).tpot_us, 5'000);
+  now_us += 1;
+  EXPECT_FALSE(predict(0).any());
+  EXPECT_EQ(predict(1).tpot_us, 5'000) << "a request runs, so its steps are measured";
+  EXPECT_EQ(predict(0, /*n_waiting=*/1).tpot_us, 5'000);
+  forecast_.on_step(decoding(1, 10'000));
+  EXPECT_EQ(predict(0).tpot_us, 5'000);
+}
+
+// Bug: a prompt that the last step before an idle time had read was waited for until the next step.
+TEST_F(SpeedForecastTest, CountsNoPromptOfARequestThatEnded) {
+  StepFigures last = reading(100, 10'000);
+  last.n_prefilling = 1;
+  forecast_.on_step(last);
+  EXPECT_EQ(predict(0).ttft_us, 200 * 100 + 10'000);
+  EXPECT_EQ(predict(1).ttft_us, (200 + 100) * 100 + 10'000);
 }
 
 TEST(RequireAttainable, NamesTheTargetAndBothTimes) {

@@ -7,15 +7,21 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <memory>
+#include <new>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/log.h"
 #include "engine/engine.h"
 #include "engine/grammar/schema_compiler.h"
+#include "engine/kv_cache/prefix_cache.h"
 #include "server/http/key_quotas.h"
 #include "tests/engine/engine_answers.h"
+#include "tests/engine/kv_cache/cache_shape.h"
 #include "tests/engine/tiny_draft.h"
 #include "tests/failing_allocations.h"
 #include "tests/text/tiny_tokenizer.h"
@@ -275,6 +281,38 @@ TEST_F(EngineExhaustion, ASubmissionThatFailsIsForgotten) {
     EXPECT_EQ(answer.n_finished, taken ? 1 : 0);
     if (!failed) break;
   }
+}
+
+// Bug: a new page stood behind its parent in the order of use until the last page was added. When memory ran out before
+// that, a check ended the process once room had to be made.
+TEST(PrefixCacheExhaustion, APartOfAPromptThatWasAddedCanBeDropped) {
+  constexpr std::int32_t kNodes = 4, kAllPages = 8;
+  std::vector<std::int32_t> tokens(std::size_t{kNodes} * PagePool::kPageTokens);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  bool added = false;
+  int n = 1, n_partial = 0;
+  for (; !added; ++n) {
+    PagePool pool(cache_shape(), Dtype::kFloat32, kAllPages);
+    PrefixCache cache(pool, kAllPages);
+    {
+      PageTable table(pool);
+      ASSERT_TRUE(table.reserve(kNodes * PagePool::kPageTokens));
+      const bool before = std::exchange(may_fail, true);
+      until_failure = n;
+      try {
+        cache.add(0, tokens, table);
+        added = true;
+      } catch (const std::bad_alloc&) {
+      }
+      until_failure = 0;
+      may_fail = before;
+    }
+    n_partial += cache.n_pages() > 1 && !added ? 1 : 0;
+    PageTable all(pool);
+    ASSERT_TRUE(cache.reserve(all, kAllPages * PagePool::kPageTokens)) << "n = " << n;
+    ASSERT_EQ(cache.n_pages(), 0) << "n = " << n;
+  }
+  EXPECT_GT(n_partial, kNodes) << "several allocations a page";
 }
 
 }  // namespace

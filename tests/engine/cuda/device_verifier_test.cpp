@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/common/patience.h"
 #include "tests/engine/cuda/device_bench.h"
 #include "tests/engine/cuda/verified_passes.h"
@@ -210,6 +212,29 @@ TEST(DeviceVerifier, ABrokenRowIsAnErrorOfItsRequestAlone) {
   } catch (const Error& error) {
     EXPECT_EQ(error.message(), broken_logits().message());
     EXPECT_EQ(error.code(), ErrorCode::kDataLoss);
+  }
+}
+
+// As on the host: an error behind an accepted token ends the path with that token, which may end the answer.
+TEST(DeviceVerifier, ABrokenRowBehindAnAcceptedTokenIsNoErrorYet) {
+  const auto weights = tiny_draft(tiny_draft_config(300), 2);
+  FourTasks four(*weights);
+  four.sampling.presence_penalty = -INFINITY;  // the first token of an answer breaks the row after it
+  VerifyResult plain;
+  four.verifier.score(four.tasks);
+  four.verifier.verify(0, plain);
+  Proposal guess;
+  guess.add_to_chain(plain.added_token, 0);
+  four.tasks[0].proposal = &guess;
+  LocalVerifier host(four.bench.worker);
+  host.score(four.tasks);
+  four.verifier.score(four.tasks);
+  for (Verifier* verifier : {static_cast<Verifier*>(&host), static_cast<Verifier*>(&four.verifier)}) {
+    VerifyResult result;
+    verifier->verify(0, result);
+    EXPECT_TRUE(result.accepted.empty());
+    EXPECT_EQ(result.added_token, plain.added_token);
+    EXPECT_FALSE(result.rejected_one);
   }
 }
 

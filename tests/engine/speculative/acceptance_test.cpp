@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/error.h"
 #include "tests/engine/speculative/accept_given.h"
 #include "tests/engine/speculative/toy_decoding.h"
 
@@ -113,6 +114,39 @@ TEST(GreedyAcceptanceTest, KeepsTheArgmaxUnderEitherRule) {
     EXPECT_EQ(result.accepted, (std::vector<std::int32_t>{0, 1}));
     EXPECT_EQ(result.added_token, 1);
     EXPECT_TRUE(result.rejected_one);
+  }
+}
+
+// Bug: accept() failed for an error behind any accepted node, also behind one that ended the answer, where plain
+// decoding meets none.
+TEST(ErrorsOfAcceptanceTest, AnAcceptedNodeWithoutADistributionBehindItIsTheLastToken) {
+  const auto hot = [](std::int32_t token) { return Distribution{{token}, {1.0}}; };
+  const std::vector<Distribution> p{hot(4), hot(1), hot(6), hot(9)};
+  Proposal proposal;  // 5 or 4, and 6 below 4
+  proposal.tokens = {5, 4, 6};
+  proposal.parents = {-1, -1, 1};
+  for (const AcceptanceRule rule : {AcceptanceRule::kRejection, AcceptanceRule::kCoupled}) {
+    std::int32_t broken = -1;
+    const TargetDistribution p_after = [&](std::int32_t node) -> const Distribution& {
+      if (node == broken) throw broken_logits();
+      return p[static_cast<std::size_t>(node + 1)];
+    };
+    VerifyResult result;
+    EXPECT_THROW(accept(proposal, p_after, rule, {.seed = 1}, result), Error);
+    broken = 1;
+    accept(proposal, p_after, rule, {.seed = 1}, result);
+    EXPECT_TRUE(result.accepted.empty());
+    EXPECT_EQ(result.added_token, 4);
+    EXPECT_TRUE(result.rejected_one) << "its first choice";
+    broken = 2;
+    accept(proposal, p_after, rule, {.seed = 1}, result);
+    EXPECT_EQ(result.accepted, std::vector<std::int32_t>{1});
+    EXPECT_EQ(result.added_token, 6);
+    EXPECT_FALSE(result.rejected_one);
+    broken = 0;
+    accept(proposal, p_after, rule, {.seed = 1}, result);
+    EXPECT_EQ(result.accepted, (std::vector<std::int32_t>{1, 2})) << "an error behind a rejected node is never met";
+    EXPECT_EQ(result.added_token, 9);
   }
 }
 

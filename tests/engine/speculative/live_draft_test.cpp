@@ -60,6 +60,23 @@ TEST(LiveDraft, AVersionThatComesBackByRollbackStays) {
   EXPECT_EQ(live_draft.get(), first);
 }
 
+// Bug: such a version was in the list of replaced ones twice. Each entry kept the other from being freed.
+TEST(LiveDraft, AVersionThatCameBackIsFreedOnceItIsReplacedAgain) {
+  auto first = version(1);
+  const std::weak_ptr<const DraftVersion> watched = first;
+  LiveDraft live_draft(DraftId{1}, "sql", first);
+  for (std::uint64_t number = 2; number < 5; ++number) {
+    live_draft.set(version(number));
+    live_draft.set(first);
+  }
+  live_draft.set(version(5));
+  live_draft.reclaim();
+  EXPECT_FALSE(watched.expired());
+  first.reset();
+  live_draft.reclaim();
+  EXPECT_TRUE(watched.expired());
+}
+
 TEST(LiveDraft, ReadersAndOneWriterMeetWithoutLoss) {
   LiveDraft live_draft(DraftId{1}, "sql", version(1));
   std::atomic<bool> done = false;
