@@ -55,6 +55,7 @@ DraftSource Publisher::source_of_base() const {
 }
 
 void Publisher::enrol(TopicState& topic) {
+  topic.candidate_test = PairedTest(options_.margin);
   const auto live = topic.live_draft->get();
   const auto meta = store_.current(topic.live_draft->name());
   const bool own = meta && live->weights != base_->weights && meta->version == live->number;
