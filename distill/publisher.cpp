@@ -70,20 +70,24 @@ void Publisher::enrol(TopicState& topic) {
   if (meta->reason == "canary") topic.previous = predecessor(topic, *meta);
 }
 
-// The version that `meta` was trained from; empty when it is gone or damaged, and cannot be restored.
+// The version that `meta` was trained from: the base draft, or one of the topic's own, which is checked, since files
+// are untrusted. Empty when that one is gone, damaged or of another shape, and cannot be restored.
 std::optional<DraftSource> Publisher::predecessor(const TopicState& topic, const DraftMeta& meta) const {
-  DraftSource previous = source_of_base();  // parent of a draft's first version
-  if (meta.version == 1) return previous;
+  DraftSource previous = source_of_base();
+  if (meta.parent_draft != meta.draft) return previous;
   try {
     previous.name = meta.draft;
     previous.number = meta.parent;
     previous.folder = store_.folder(meta.draft, meta.parent);
     auto weights = ModelWeights::load(previous.folder, options_.serve_dtype, /*check_finite=*/true);
+    if (!weights->config.same_shape(base_->weights->config)) {
+      throw Error(ErrorCode::kInvalidArgument, "it differs in shape from the base draft");
+    }
     previous.version = packed({topic.live_draft->id(), meta.draft, meta.parent, 0, std::move(weights)}, options_.pack);
     return previous;
   } catch (const Error& error) {
     log_info("learning: " + meta.draft +
-             " is watched against the base draft only, its predecessor is gone: " + error.message());
+             " is watched against the base draft only, its predecessor cannot be used: " + error.message());
     return std::nullopt;
   }
 }

@@ -9,6 +9,7 @@ namespace slip {
 namespace {
 
 using testing::House;
+using testing::tiny_config;
 
 // A request of 20 tested tokens, for which the candidate takes `saved` steps less than the live draft.
 PairedScore pair_that_saves(double saved) {
@@ -29,6 +30,24 @@ class PublisherTest : public ::testing::Test {
     topic_.live_draft = house_.live_draft;
   }
 
+  // Puts random weights into the store as the topic's next version.
+  DraftMeta store_version(const std::string& parent_draft, std::uint64_t parent,
+                          const ModelConfig& shape = tiny_config()) {
+    const auto staged = house_.store.staging_folder("sql");
+    DraftTrainer(shape, 77, {}).export_draft(staged);
+    DraftMeta meta;
+    meta.draft = "sql";
+    meta.parent = parent;
+    meta.parent_draft = parent_draft;
+    meta.reason = "canary";
+    return house_.store.publish(staged, meta);
+  }
+  // As a service starts with that version.
+  void enrol_serving(const DraftMeta& meta) {
+    house_.live_draft->set(house_.load("sql", meta.version));
+    publisher_.enrol(topic_);
+  }
+
   House house_;
   ResidentTrainers trainers_{{.folder = house_.options.optimizer_folder}};
   Publisher publisher_{
@@ -36,12 +55,40 @@ class PublisherTest : public ::testing::Test {
   TopicState topic_;
 };
 
-// Regression: the test of candidates had a margin of 0, whatever canary.margin was. So nothing spoke against a candidate
-// that was no better, and it was never refused.
+// Regression: the test of candidates had a margin of 0, whatever canary.margin was. So nothing spoke against a
+// candidate that was no better, and it was never refused.
 TEST_F(PublisherTest, CandidatesAreTestedAgainstTheConfiguredMargin) {
   publisher_.enrol(topic_);
   for (int i = 0; i < 20; ++i) topic_.candidate_test.add(pair_that_saves(0));
   EXPECT_GT(topic_.candidate_test.log_evidence_below_margin(), 1);
+}
+
+// Regression: the topic's own version with the base draft's number was taken for the parent, so a rollback could make a
+// bad version live again.
+TEST_F(PublisherTest, TheParentOfALaterVersionMayBeTheBaseDraft) {
+  const std::uint64_t base = house_.base->number;
+  ASSERT_EQ(store_version("base", base).version, base) << "the topic has a version of that number too";
+  enrol_serving(store_version("base", base));
+  ASSERT_TRUE(topic_.previous.has_value());
+  EXPECT_EQ(topic_.previous->name, "base");
+  EXPECT_EQ(topic_.previous->version->weights, house_.base->weights);
+}
+
+TEST_F(PublisherTest, TheParentOfALaterVersionIsMostlyTheOneBefore) {
+  const DraftMeta first = store_version("base", house_.base->number);
+  enrol_serving(store_version("sql", first.version));
+  ASSERT_TRUE(topic_.previous.has_value());
+  EXPECT_EQ(topic_.previous->name, "sql");
+  EXPECT_EQ(topic_.previous->number, first.version);
+}
+
+// Regression: a predecessor of another shape was loaded, and the first request that was scored by it ended the process.
+TEST_F(PublisherTest, APredecessorOfAnotherShapeIsLeftAside) {
+  ModelConfig deeper = tiny_config();
+  deeper.n_layers += 1;
+  const DraftMeta first = store_version("base", house_.base->number, deeper);
+  enrol_serving(store_version("sql", first.version));
+  EXPECT_FALSE(topic_.previous.has_value());
 }
 
 }  // namespace
