@@ -84,6 +84,9 @@ std::optional<DraftSource> Publisher::predecessor(const TopicState& topic, const
       throw Error(ErrorCode::kInvalidArgument, "it differs in shape from the base draft");
     }
     previous.version = packed({topic.live_draft->id(), meta.draft, meta.parent, 0, std::move(weights)}, options_.pack);
+    for (const DraftMeta& stored : store_.versions(meta.draft)) {
+      if (stored.version == meta.parent) previous.optimizer_steps = stored.optimizer_steps;
+    }
     return previous;
   } catch (const Error& error) {
     log_info("learning: " + meta.draft +

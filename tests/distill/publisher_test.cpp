@@ -32,7 +32,7 @@ class PublisherTest : public ::testing::Test {
 
   // Puts random weights into the store as the topic's next version.
   DraftMeta store_version(const std::string& parent_draft, std::uint64_t parent,
-                          const ModelConfig& shape = tiny_config()) {
+                          const ModelConfig& shape = tiny_config(), std::uint64_t optimizer_steps = 0) {
     const auto staged = house_.store.staging_folder("sql");
     DraftTrainer(shape, 77, {}).export_draft(staged);
     DraftMeta meta;
@@ -40,6 +40,7 @@ class PublisherTest : public ::testing::Test {
     meta.parent = parent;
     meta.parent_draft = parent_draft;
     meta.reason = "canary";
+    meta.optimizer_steps = optimizer_steps;
     return house_.store.publish(staged, meta);
   }
   // As a service starts with that version.
@@ -80,6 +81,15 @@ TEST_F(PublisherTest, TheParentOfALaterVersionIsMostlyTheOneBefore) {
   ASSERT_TRUE(topic_.previous.has_value());
   EXPECT_EQ(topic_.previous->name, "sql");
   EXPECT_EQ(topic_.previous->number, first.version);
+}
+
+// Regression: it had none, so a trainer that started from it after a rollback counted from 0.
+TEST_F(PublisherTest, APredecessorHasTheStepsOfItsOwnMeta) {
+  const DraftMeta first = store_version("base", house_.base->number, tiny_config(), /*optimizer_steps=*/40);
+  enrol_serving(store_version("sql", first.version, tiny_config(), /*optimizer_steps=*/60));
+  ASSERT_TRUE(topic_.previous.has_value());
+  EXPECT_EQ(topic_.previous->optimizer_steps, 40U);
+  EXPECT_EQ(topic_.live.optimizer_steps, 60U);
 }
 
 // Regression: a predecessor of another shape was loaded, and the first request that was scored by it ended the process.
