@@ -15,7 +15,11 @@ namespace slip {
 namespace {
 
 void copy_if_there(const std::filesystem::path& from, const std::filesystem::path& to, const std::string& name) {
-  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(from / name))) return;
+  try {
+    if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(from / name))) return;
+  } catch (const std::filesystem::filesystem_error& fault) {
+    throw io_error(fault);
+  }
   copy_durably(from / name, to / name);
 }
 
@@ -43,23 +47,19 @@ void remove_quietly(const std::filesystem::path& folder) {
 
 Publisher::Publisher(PublisherOptions options, std::shared_ptr<const DraftVersion> base, DraftStore& store,
                      ResidentTrainers& trainers, DecisionSink& decisions)
-    : options_(std::move(options)), base_(std::move(base)), store_(store), trainers_(trainers), decisions_(decisions) {}
-
-DraftSource Publisher::source_of_base() const {
-  DraftSource source;
-  source.version = base_;
-  source.name = base_->name;
-  source.number = base_->number;
-  source.folder = store_.folder(base_->name, base_->number);
-  return source;
-}
+    : options_(std::move(options)),
+      base_(std::move(base)),
+      store_(store),
+      trainers_(trainers),
+      decisions_(decisions),
+      base_source_{base_, base_->name, base_->number, store_.folder(base_->name, base_->number)} {}
 
 void Publisher::enrol(TopicState& topic) {
   topic.candidate_test = PairedTest(options_.margin);
   const auto live = topic.live_draft->get();
   const auto meta = store_.current(topic.live_draft->name());
   const bool own = meta && live->weights != base_->weights && meta->version == live->number;
-  topic.live = source_of_base();
+  topic.live = base_source_;
   topic.live.version = live;
   if (!own) return;
   topic.live.name = meta->draft;
@@ -73,7 +73,7 @@ void Publisher::enrol(TopicState& topic) {
 // The version that `meta` was trained from: the base draft, or one of the topic's own, which is checked, since files
 // are untrusted. Empty when that one is gone, damaged or of another shape, and cannot be restored.
 std::optional<DraftSource> Publisher::predecessor(const TopicState& topic, const DraftMeta& meta) const {
-  DraftSource previous = source_of_base();
+  DraftSource previous = base_source_;
   if (meta.parent_draft != meta.draft) return previous;
   try {
     previous.name = meta.draft;
@@ -278,7 +278,7 @@ DraftSource Publisher::restore_or_base(TopicState& topic, const DraftSource& pre
     const bool gone = error.code() == ErrorCode::kNotFound || error.code() == ErrorCode::kDataLoss;
     if (gone && previous.name != base_->name) {
       log_warn("learning: " + topic.topic + " goes back to the base draft: " + error.message());
-      return restore_or_base(topic, source_of_base());
+      return restore_or_base(topic, base_source_);
     }
     log_warn("learning: " + topic.topic + " serves the older draft, but a restart will not: " + error.message());
     return previous;
@@ -288,7 +288,7 @@ DraftSource Publisher::restore_or_base(TopicState& topic, const DraftSource& pre
 void Publisher::roll_back(TopicState& topic, const CanaryVerdict& verdict, bool to_base) {
   drop_candidate(topic);  // it descends from the bad version
   if (verdict.harmful) restart_trainer(topic);
-  DraftSource restored = restore_or_base(topic, to_base || !topic.previous ? source_of_base() : *topic.previous);
+  DraftSource restored = restore_or_base(topic, to_base || !topic.previous ? base_source_ : *topic.previous);
   CanaryVerdict told = verdict;
   told.reason = (to_base ? "worse than the base draft, " : "worse than its predecessor, ") + verdict.reason;
   decide(topic, "rollback", told, restored.version->number);

@@ -48,7 +48,6 @@ class Publisher {
   void abandon(TopicState& topic);
 
  private:
-  DraftSource source_of_base() const;
   std::optional<DraftSource> predecessor(const TopicState& topic, const DraftMeta& meta) const;
   void restart_trainer(TopicState& topic);
   DraftMeta write(const Candidate& candidate, const std::filesystem::path& tokenizer, const DraftMeta& meta);
@@ -64,6 +63,7 @@ class Publisher {
   DraftStore& store_;
   ResidentTrainers& trainers_;
   DecisionSink& decisions_;
+  DraftSource base_source_;
 };
 
 }  // namespace slip

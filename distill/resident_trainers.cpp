@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -176,8 +177,11 @@ void ResidentTrainers::save_due(std::int64_t now_us) {
 
 void ResidentTrainers::forget(const std::string& draft) {
   residents_.erase(draft);
-  std::filesystem::remove(lineage_file(draft));
-  std::filesystem::remove(state_file(draft));
+  for (const auto& file : {lineage_file(draft), state_file(draft)}) {
+    std::error_code failed;
+    std::filesystem::remove(file, failed);
+    if (failed) log_warn("learning: " + file.string() + " cannot be deleted: " + failed.message());
+  }
 }
 
 std::uint64_t ResidentTrainers::bytes() const {

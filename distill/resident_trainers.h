@@ -53,7 +53,8 @@ class ResidentTrainers {
   void save_all();
   // Saves those whose unsaved steps are older than save_us. `now_us` is monotonic.
   void save_due(std::int64_t now_us);
-  // Drops the trainer and its files: the next take() starts from the live version.
+  // Drops the trainer and its files: the next take() starts from the live version. If the disk refuses to delete them,
+  // a warning says so, and the next take() may load them.
   void forget(const std::string& draft);
   std::uint64_t bytes() const;
   bool failing() const { return save_fails_; }  // whether a save failed and its state is still unsaved

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <string>
+
 #include "tests/distill/learner_fixture.h"
 
 namespace slip {
@@ -99,6 +102,28 @@ TEST_F(PublisherTest, APredecessorOfAnotherShapeIsLeftAside) {
   const DraftMeta first = store_version("base", house_.base->number, deeper);
   enrol_serving(store_version("sql", first.version));
   EXPECT_FALSE(topic_.previous.has_value());
+}
+
+// Regression: a file that could not be deleted, as on a read-only disk, ended the rollback before it took effect.
+TEST_F(PublisherTest, AHarmfulVersionIsRolledBackAlthoughItsOptimizerStateStays) {
+  const DraftMeta first = store_version("base", house_.base->number);
+  enrol_serving(store_version("sql", first.version));
+  std::filesystem::create_directories(house_.options.optimizer_folder / "sql.opt" / "not empty");
+  CanaryVerdict worse;
+  worse.harmful = true;
+  publisher_.roll_back(topic_, worse, /*to_base=*/false);
+  EXPECT_EQ(house_.live_draft->get()->number, first.version);
+  EXPECT_EQ(house_.store.current("sql")->version, first.version);
+}
+
+// Regression: the rollback looked for the base draft's folder first, and a disk that could not read it ended it.
+TEST_F(PublisherTest, TheBaseDraftIsServedAgainAlthoughItsFilesCannotBeRead) {
+  enrol_serving(store_version("base", house_.base->number));
+  const auto folder = house_.store.folder("base", house_.base->number);
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_symlink(folder.filename(), folder);  // to itself
+  publisher_.roll_back(topic_, CanaryVerdict(), /*to_base=*/true);
+  EXPECT_EQ(house_.live_draft->get()->weights, house_.base->weights);
 }
 
 }  // namespace
