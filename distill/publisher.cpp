@@ -222,12 +222,13 @@ void Publisher::keep_lineage(const TopicState& topic) {
 }
 
 // Reports a candidate that could not be published, for example on a full disk. The trainer keeps its weights, and the
-// next candidate tries again.
+// next candidate tries again, with evidence of its own.
 void Publisher::report_unpublished(TopicState& topic, CanaryVerdict verdict, const Error& error) {
   verdict.outcome = CanaryOutcome::kRefuse;
   verdict.reason = "better, but not published: " + error.message();
   decide(topic, "refuse", verdict, 0);
   drop_candidate(topic);
+  topic.candidate_test.begin_successor();
 }
 
 void Publisher::refuse(TopicState& topic, const CanaryVerdict& verdict) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "tests/distill/learner_fixture.h"
@@ -50,6 +51,12 @@ class PublisherTest : public ::testing::Test {
   void enrol_serving(const DraftMeta& meta) {
     house_.live_draft->set(house_.load("sql", meta.version));
     publisher_.enrol(topic_);
+  }
+  void make_candidate() {
+    Candidate& candidate = topic_.candidate.emplace();
+    candidate.exported = std::make_shared<const DraftExport>(DraftTrainer(tiny_config(), 5, {}).exported());
+    candidate.weights = candidate.exported->weights(Dtype::kFloat32);
+    candidate.optimizer_steps = 8;
   }
 
   House house_;
@@ -124,6 +131,22 @@ TEST_F(PublisherTest, TheBaseDraftIsServedAgainAlthoughItsFilesCannotBeRead) {
   std::filesystem::create_symlink(folder.filename(), folder);  // to itself
   publisher_.roll_back(topic_, CanaryVerdict(), /*to_base=*/true);
   EXPECT_EQ(house_.live_draft->get()->weights, house_.base->weights);
+}
+
+// Regression: the next export had the evidence of the one that the disk refused as its own, and was published unscored.
+TEST_F(PublisherTest, AnExportAfterOneThatWasNotPublishedNeedsEvidenceOfItsOwn) {
+  const PackDraft refuses = [](const ModelWeights&) -> std::shared_ptr<const DeviceImage> {
+    throw Error(ErrorCode::kTooLarge, "the device has no room");
+  };
+  Publisher publisher({.serve_dtype = Dtype::kFloat32, .pack = refuses}, house_.base, house_.store, trainers_,
+                      house_.notebook);
+  publisher.enrol(topic_);
+  make_candidate();
+  for (int i = 0; i < 4; ++i) topic_.candidate_test.add(pair_that_saves(6));
+  publisher.publish(topic_, CanaryVerdict());
+  EXPECT_FALSE(topic_.candidate.has_value());
+  EXPECT_EQ(topic_.candidate_test.own_size(), 0U);
+  EXPECT_EQ(topic_.candidate_test.size(), 4U) << "what speaks for its trainer is kept";
 }
 
 }  // namespace
