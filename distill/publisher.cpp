@@ -194,7 +194,7 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
   topic.previous = before;
   topic.figures.realised_gain += verdict.gain;
   keep_lineage(topic);
-  store_.apply_retention(meta.draft, meta.version, before.name == meta.draft ? before.number : 0);
+  apply_retention(meta, before.name == meta.draft ? before.number : 0);
 }
 
 DraftMeta Publisher::write(const Candidate& candidate, const std::filesystem::path& tokenizer, const DraftMeta& meta) {
@@ -206,6 +206,15 @@ DraftMeta Publisher::write(const Candidate& candidate, const std::filesystem::pa
   } catch (const Error&) {
     remove_quietly(staged);
     throw;
+  }
+}
+
+// Deletes the weights of old versions. If the disk refuses, they stay until a later publication.
+void Publisher::apply_retention(const DraftMeta& live, std::uint64_t last_known_good) {
+  try {
+    store_.apply_retention(live.draft, live.version, last_known_good);
+  } catch (const Error& error) {
+    log_warn("learning: old versions of " + live.draft + " are not deleted: " + error.message());
   }
 }
 

@@ -51,6 +51,7 @@ class Publisher {
   std::optional<DraftSource> predecessor(const TopicState& topic, const DraftMeta& meta) const;
   void restart_trainer(TopicState& topic);
   DraftMeta write(const Candidate& candidate, const std::filesystem::path& tokenizer, const DraftMeta& meta);
+  void apply_retention(const DraftMeta& live, std::uint64_t last_known_good);
   void keep_lineage(const TopicState& topic);
   void decide(TopicState& topic, const std::string& kind, const CanaryVerdict& verdict, std::uint64_t version);
   void report_unpublished(TopicState& topic, CanaryVerdict verdict, const Error& error);

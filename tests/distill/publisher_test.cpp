@@ -149,5 +149,16 @@ TEST_F(PublisherTest, AnExportAfterOneThatWasNotPublishedNeedsEvidenceOfItsOwn) 
   EXPECT_EQ(topic_.candidate_test.size(), 4U) << "what speaks for its trainer is kept";
 }
 
+// Regression: the error reached the learning loop after the version was live, and cost the topic its trainer.
+TEST_F(PublisherTest, APublicationSucceedsAlthoughNoOldVersionCanBeDeleted) {
+  publisher_.enrol(topic_);
+  make_candidate();
+  // Retention adds up the weight files of all drafts, and refuses what is no file.
+  std::filesystem::create_directories(house_.store.folder("math", 1) / "model.safetensors");
+  publisher_.publish(topic_, CanaryVerdict());
+  EXPECT_EQ(house_.live_draft->get()->number, 1U);
+  EXPECT_EQ(house_.store.current("sql")->version, 1U);
+}
+
 }  // namespace
 }  // namespace slip
