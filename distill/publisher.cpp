@@ -193,7 +193,7 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
   decisions_.on_published(meta);
   topic.previous = before;
   topic.figures.realised_gain += verdict.gain;
-  keep_lineage(topic);
+  keep_lineage(topic, before);
   apply_retention(meta, before.name == meta.draft ? before.number : 0);
 }
 
@@ -218,12 +218,12 @@ void Publisher::apply_retention(const DraftMeta& live, std::uint64_t last_known_
   }
 }
 
-// Saves the trainer under the new live version. If that fails the version stays live, and a restart begins with fresh
-// moments.
-void Publisher::keep_lineage(const TopicState& topic) {
+// Saves the trainer under the live version that replaced `before`. If that fails the version stays live, and a restart
+// begins with fresh moments.
+void Publisher::keep_lineage(const TopicState& topic, const DraftSource& before) {
   const std::string& draft = topic.live_draft->name();
-  trainers_.follow(draft, topic.live);
   try {
+    trainers_.follow(draft, before, topic.live);
     trainers_.save(draft);
   } catch (const Error& error) {
     log_warn("learning: the optimizer state of " + draft + " is not saved: " + error.message());
@@ -303,8 +303,9 @@ void Publisher::roll_back(TopicState& topic, const CanaryVerdict& verdict, bool 
   told.reason = (to_base ? "worse than the base draft, " : "worse than its predecessor, ") + verdict.reason;
   decide(topic, "rollback", told, restored.version->number);
   topic.previous.reset();
+  const DraftSource bad = topic.live;
   go_live(topic, std::move(restored));
-  if (!verdict.harmful) keep_lineage(topic);
+  if (!verdict.harmful) keep_lineage(topic, bad);
 }
 
 void Publisher::abandon(TopicState& topic) {

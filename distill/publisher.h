@@ -52,7 +52,7 @@ class Publisher {
   void restart_trainer(TopicState& topic);
   DraftMeta write(const Candidate& candidate, const std::filesystem::path& tokenizer, const DraftMeta& meta);
   void apply_retention(const DraftMeta& live, std::uint64_t last_known_good);
-  void keep_lineage(const TopicState& topic);
+  void keep_lineage(const TopicState& topic, const DraftSource& before);
   void decide(TopicState& topic, const std::string& kind, const CanaryVerdict& verdict, std::uint64_t version);
   void report_unpublished(TopicState& topic, CanaryVerdict verdict, const Error& error);
   void go_live(TopicState& topic, DraftSource next);

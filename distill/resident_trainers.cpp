@@ -18,6 +18,11 @@ bool belongs_to(const TrainerLineage& lineage, const DraftSource& live) {
   return lineage.source == live.name && lineage.version == live.number;
 }
 
+void hand_over(TrainerLineage& lineage, const DraftSource& live) {
+  lineage.source = live.name;
+  lineage.version = live.number;
+}
+
 }  // namespace
 
 ResidentTrainers::ResidentTrainers(ResidentTrainersOptions options) : options_(std::move(options)) {
@@ -101,11 +106,15 @@ std::uint64_t ResidentTrainers::total_steps(const std::string& draft) const {
   return resident.lineage.steps_before + static_cast<std::uint64_t>(resident.trainer->steps());
 }
 
-void ResidentTrainers::follow(const std::string& draft, const DraftSource& live) {
+void ResidentTrainers::follow(const std::string& draft, const DraftSource& before, const DraftSource& live) {
   const auto found = residents_.find(draft);
-  if (found == residents_.end()) return;
-  found->second.lineage.source = live.name;
-  found->second.lineage.version = live.number;
+  if (found == residents_.end()) {
+    auto on_disk = saved(draft, before);
+    if (!on_disk) return;
+    hand_over(*on_disk, live);
+    return write_lineage(lineage_file(draft), *on_disk);
+  }
+  hand_over(found->second.lineage, live);
   found->second.lineage_changed = true;
 }
 
