@@ -365,10 +365,12 @@ void LearningLoop::count_step(TopicState& topic, const TrainStep& step, std::int
 }
 
 // Replaces a candidate without a verdict by a newer export, if it was scored on no record yet or on min_requests. The
-// new candidate inherits the evidence, since both are exports of the same trainer.
+// new candidate inherits the evidence, since both are exports of the same trainer. The trainer's own steps decide when:
+// those of an earlier run count, and those before it was restarted do not.
 void LearningLoop::export_when_due(TopicState& topic, DraftTrainer& trainer) {
   const auto least = static_cast<std::uint64_t>(options_.steps_between_candidates);
-  if (topic.steps_since_export < steps_between_exports(least, topic.steps_done)) return;
+  const auto trained = static_cast<std::uint64_t>(trainer.steps());
+  if (topic.steps_since_export < steps_between_exports(least, trained)) return;
   if (topic.candidate && !topic.candidate->heldout_left.empty()) return;
   const std::size_t scored = topic.candidate_test.own_size();
   if (topic.candidate && scored > 0 && scored < options_.canary.min_requests) return;

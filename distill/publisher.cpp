@@ -15,7 +15,11 @@ namespace slip {
 namespace {
 
 void copy_if_there(const std::filesystem::path& from, const std::filesystem::path& to, const std::string& name) {
-  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(from / name))) return;
+  try {
+    if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(from / name))) return;
+  } catch (const std::filesystem::filesystem_error& fault) {
+    throw io_error(fault);
+  }
   copy_durably(from / name, to / name);
 }
 
@@ -43,22 +47,19 @@ void remove_quietly(const std::filesystem::path& folder) {
 
 Publisher::Publisher(PublisherOptions options, std::shared_ptr<const DraftVersion> base, DraftStore& store,
                      ResidentTrainers& trainers, DecisionSink& decisions)
-    : options_(std::move(options)), base_(std::move(base)), store_(store), trainers_(trainers), decisions_(decisions) {}
-
-DraftSource Publisher::source_of_base() const {
-  DraftSource source;
-  source.version = base_;
-  source.name = base_->name;
-  source.number = base_->number;
-  source.folder = store_.folder(base_->name, base_->number);
-  return source;
-}
+    : options_(std::move(options)),
+      base_(std::move(base)),
+      store_(store),
+      trainers_(trainers),
+      decisions_(decisions),
+      base_source_{base_, base_->name, base_->number, store_.folder(base_->name, base_->number)} {}
 
 void Publisher::enrol(TopicState& topic) {
+  topic.candidate_test = PairedTest(options_.margin);
   const auto live = topic.live_draft->get();
   const auto meta = store_.current(topic.live_draft->name());
   const bool own = meta && live->weights != base_->weights && meta->version == live->number;
-  topic.live = source_of_base();
+  topic.live = base_source_;
   topic.live.version = live;
   if (!own) return;
   topic.live.name = meta->draft;
@@ -69,20 +70,27 @@ void Publisher::enrol(TopicState& topic) {
   if (meta->reason == "canary") topic.previous = predecessor(topic, *meta);
 }
 
-// The version that `meta` was trained from; empty when it is gone or damaged, and cannot be restored.
+// The version that `meta` was trained from: the base draft, or one of the topic's own, which is checked, since files
+// are untrusted. Empty when that one is gone, damaged or of another shape, and cannot be restored.
 std::optional<DraftSource> Publisher::predecessor(const TopicState& topic, const DraftMeta& meta) const {
-  DraftSource previous = source_of_base();  // parent of a draft's first version
-  if (meta.version == 1) return previous;
+  DraftSource previous = base_source_;
+  if (meta.parent_draft != meta.draft) return previous;
   try {
     previous.name = meta.draft;
     previous.number = meta.parent;
     previous.folder = store_.folder(meta.draft, meta.parent);
     auto weights = ModelWeights::load(previous.folder, options_.serve_dtype, /*check_finite=*/true);
+    if (!weights->config.same_shape(base_->weights->config)) {
+      throw Error(ErrorCode::kInvalidArgument, "it differs in shape from the base draft");
+    }
     previous.version = packed({topic.live_draft->id(), meta.draft, meta.parent, 0, std::move(weights)}, options_.pack);
+    for (const DraftMeta& stored : store_.versions(meta.draft)) {
+      if (stored.version == meta.parent) previous.optimizer_steps = stored.optimizer_steps;
+    }
     return previous;
   } catch (const Error& error) {
     log_info("learning: " + meta.draft +
-             " is watched against the base draft only, its predecessor is gone: " + error.message());
+             " is watched against the base draft only, its predecessor cannot be used: " + error.message());
     return std::nullopt;
   }
 }
@@ -185,8 +193,8 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
   decisions_.on_published(meta);
   topic.previous = before;
   topic.figures.realised_gain += verdict.gain;
-  keep_lineage(topic);
-  store_.apply_retention(meta.draft, meta.version, before.name == meta.draft ? before.number : 0);
+  keep_lineage(topic, before);
+  apply_retention(meta, before.name == meta.draft ? before.number : 0);
 }
 
 DraftMeta Publisher::write(const Candidate& candidate, const std::filesystem::path& tokenizer, const DraftMeta& meta) {
@@ -201,12 +209,21 @@ DraftMeta Publisher::write(const Candidate& candidate, const std::filesystem::pa
   }
 }
 
-// Saves the trainer under the new live version. If that fails the version stays live, and a restart begins with fresh
-// moments.
-void Publisher::keep_lineage(const TopicState& topic) {
-  const std::string& draft = topic.live_draft->name();
-  trainers_.follow(draft, topic.live);
+// Deletes the weights of old versions. If the disk refuses, they stay until a later publication.
+void Publisher::apply_retention(const DraftMeta& live, std::uint64_t last_known_good) {
   try {
+    store_.apply_retention(live.draft, live.version, last_known_good);
+  } catch (const Error& error) {
+    log_warn("learning: old versions of " + live.draft + " are not deleted: " + error.message());
+  }
+}
+
+// Saves the trainer under the live version that replaced `before`. If that fails the version stays live, and a restart
+// begins with fresh moments.
+void Publisher::keep_lineage(const TopicState& topic, const DraftSource& before) {
+  const std::string& draft = topic.live_draft->name();
+  try {
+    trainers_.follow(draft, before, topic.live);
     trainers_.save(draft);
   } catch (const Error& error) {
     log_warn("learning: the optimizer state of " + draft + " is not saved: " + error.message());
@@ -214,12 +231,13 @@ void Publisher::keep_lineage(const TopicState& topic) {
 }
 
 // Reports a candidate that could not be published, for example on a full disk. The trainer keeps its weights, and the
-// next candidate tries again.
+// next candidate tries again, with evidence of its own.
 void Publisher::report_unpublished(TopicState& topic, CanaryVerdict verdict, const Error& error) {
   verdict.outcome = CanaryOutcome::kRefuse;
   verdict.reason = "better, but not published: " + error.message();
   decide(topic, "refuse", verdict, 0);
   drop_candidate(topic);
+  topic.candidate_test.begin_successor();
 }
 
 void Publisher::refuse(TopicState& topic, const CanaryVerdict& verdict) {
@@ -270,7 +288,7 @@ DraftSource Publisher::restore_or_base(TopicState& topic, const DraftSource& pre
     const bool gone = error.code() == ErrorCode::kNotFound || error.code() == ErrorCode::kDataLoss;
     if (gone && previous.name != base_->name) {
       log_warn("learning: " + topic.topic + " goes back to the base draft: " + error.message());
-      return restore_or_base(topic, source_of_base());
+      return restore_or_base(topic, base_source_);
     }
     log_warn("learning: " + topic.topic + " serves the older draft, but a restart will not: " + error.message());
     return previous;
@@ -280,13 +298,14 @@ DraftSource Publisher::restore_or_base(TopicState& topic, const DraftSource& pre
 void Publisher::roll_back(TopicState& topic, const CanaryVerdict& verdict, bool to_base) {
   drop_candidate(topic);  // it descends from the bad version
   if (verdict.harmful) restart_trainer(topic);
-  DraftSource restored = restore_or_base(topic, to_base || !topic.previous ? source_of_base() : *topic.previous);
+  DraftSource restored = restore_or_base(topic, to_base || !topic.previous ? base_source_ : *topic.previous);
   CanaryVerdict told = verdict;
   told.reason = (to_base ? "worse than the base draft, " : "worse than its predecessor, ") + verdict.reason;
   decide(topic, "rollback", told, restored.version->number);
   topic.previous.reset();
+  const DraftSource bad = topic.live;
   go_live(topic, std::move(restored));
-  if (!verdict.harmful) keep_lineage(topic);
+  if (!verdict.harmful) keep_lineage(topic, bad);
 }
 
 void Publisher::abandon(TopicState& topic) {

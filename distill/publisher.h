@@ -48,11 +48,11 @@ class Publisher {
   void abandon(TopicState& topic);
 
  private:
-  DraftSource source_of_base() const;
   std::optional<DraftSource> predecessor(const TopicState& topic, const DraftMeta& meta) const;
   void restart_trainer(TopicState& topic);
   DraftMeta write(const Candidate& candidate, const std::filesystem::path& tokenizer, const DraftMeta& meta);
-  void keep_lineage(const TopicState& topic);
+  void apply_retention(const DraftMeta& live, std::uint64_t last_known_good);
+  void keep_lineage(const TopicState& topic, const DraftSource& before);
   void decide(TopicState& topic, const std::string& kind, const CanaryVerdict& verdict, std::uint64_t version);
   void report_unpublished(TopicState& topic, CanaryVerdict verdict, const Error& error);
   void go_live(TopicState& topic, DraftSource next);
@@ -64,6 +64,7 @@ class Publisher {
   DraftStore& store_;
   ResidentTrainers& trainers_;
   DecisionSink& decisions_;
+  DraftSource base_source_;
 };
 
 }  // namespace slip

@@ -18,6 +18,7 @@ constexpr std::int64_t kExpireEveryUs = 600'000'000;
 constexpr std::int64_t kIdleTickUs = 1'000'000;
 constexpr std::int64_t kClockPatienceUs = std::int64_t{3600} * 1'000'000;  // before a clock jump ahead expires records
 constexpr std::size_t kMaxForLearner = 256;  // records that wait for a learner without time; all are in replay
+constexpr std::size_t kRecalled = 512;       // newest records of a topic that are read at the start
 
 }  // namespace
 
@@ -68,6 +69,7 @@ void RecordIntake::run() {
   set_nice(kNice);
   prepare_thread_memory();
   calls_.begin();
+  recall_texts();
   while (true) {
     const bool last = stopping_.load(std::memory_order_acquire);
     try {
@@ -82,6 +84,17 @@ void RecordIntake::run() {
     inbox_.wait_for(kIdleTickUs);
   }
   calls_.end();
+}
+
+// Training may have drawn what earlier runs recorded, so a near-copy of it is no evidence.
+void RecordIntake::recall_texts() {
+  try {
+    for (const std::string& topic : replay_.topics()) {
+      for (ReplayRecord& record : replay_.newest_of_clients(topic, kRecalled)) find_group(record);
+    }
+  } catch (const std::exception& error) {
+    log_parts(LogLevel::kWarn, {"learning: near-copies of some earlier requests count again: ", error.what()});
+  }
 }
 
 void RecordIntake::take_in() {

@@ -52,6 +52,7 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   void record(Observation observation) noexcept override;
   void finish(RequestId request, bool completed) noexcept override;
 
+  // The thread first reads the newest records of each topic, so that near-copies of them are found.
   void start();
   void stop();  // appends the records of all finished requests, syncs replay, and joins the thread
 
@@ -90,6 +91,7 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   using Event = std::variant<ObservedRequest, Observation, Finish>;
 
   void run();
+  void recall_texts();
   void take_in();
   void take(ReplayRecord record);
   bool find_group(ReplayRecord& record);

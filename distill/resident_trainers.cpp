@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,11 @@ namespace {
 
 bool belongs_to(const TrainerLineage& lineage, const DraftSource& live) {
   return lineage.source == live.name && lineage.version == live.number;
+}
+
+void hand_over(TrainerLineage& lineage, const DraftSource& live) {
+  lineage.source = live.name;
+  lineage.version = live.number;
 }
 
 }  // namespace
@@ -100,11 +106,15 @@ std::uint64_t ResidentTrainers::total_steps(const std::string& draft) const {
   return resident.lineage.steps_before + static_cast<std::uint64_t>(resident.trainer->steps());
 }
 
-void ResidentTrainers::follow(const std::string& draft, const DraftSource& live) {
+void ResidentTrainers::follow(const std::string& draft, const DraftSource& before, const DraftSource& live) {
   const auto found = residents_.find(draft);
-  if (found == residents_.end()) return;
-  found->second.lineage.source = live.name;
-  found->second.lineage.version = live.number;
+  if (found == residents_.end()) {
+    auto on_disk = saved(draft, before);
+    if (!on_disk) return;
+    hand_over(*on_disk, live);
+    return write_lineage(lineage_file(draft), *on_disk);
+  }
+  hand_over(found->second.lineage, live);
   found->second.lineage_changed = true;
 }
 
@@ -176,8 +186,11 @@ void ResidentTrainers::save_due(std::int64_t now_us) {
 
 void ResidentTrainers::forget(const std::string& draft) {
   residents_.erase(draft);
-  std::filesystem::remove(lineage_file(draft));
-  std::filesystem::remove(state_file(draft));
+  for (const auto& file : {lineage_file(draft), state_file(draft)}) {
+    std::error_code failed;
+    std::filesystem::remove(file, failed);
+    if (failed) log_warn("learning: " + file.string() + " cannot be deleted: " + failed.message());
+  }
 }
 
 std::uint64_t ResidentTrainers::bytes() const {

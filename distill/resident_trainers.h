@@ -40,8 +40,9 @@ class ResidentTrainers {
   std::uint64_t next_draw(const std::string& draft) { return residents_.at(draft).lineage.draws++; }
   // Optimizer steps since the base draft. REQUIRES: holds(draft).
   std::uint64_t total_steps(const std::string& draft) const;
-  // Records that `draft` went live as `live`: the trainer's state belongs to that lineage from the next save on.
-  void follow(const std::string& draft, const DraftSource& live);
+  // Records that `draft` went live as `live` instead of `before`: a trainer in memory belongs to that lineage from its
+  // next save on. The state of one that is on disk only, and belongs to `before`, does so at once. Error{kIo}.
+  void follow(const std::string& draft, const DraftSource& before, const DraftSource& live);
   // What is to be saved with the state of `draft`, if it is in memory.
   void remember(const std::string& draft, const LearningCurve& curve, double step_seconds);
   // What was saved with the state that the next take() will take up; empty: there is none.
@@ -53,7 +54,8 @@ class ResidentTrainers {
   void save_all();
   // Saves those whose unsaved steps are older than save_us. `now_us` is monotonic.
   void save_due(std::int64_t now_us);
-  // Drops the trainer and its files: the next take() starts from the live version.
+  // Drops the trainer and its files: the next take() starts from the live version. If the disk refuses to delete them,
+  // a warning says so, and the next take() may load them.
   void forget(const std::string& draft);
   std::uint64_t bytes() const;
   bool failing() const { return save_fails_; }  // whether a save failed and its state is still unsaved

@@ -96,6 +96,7 @@ struct Ledger::State {
   bool may_write();
   void stay_away();
   void write_pending();
+  void observe_pending();
   void wake_for_call();
   void write_all_pending();
   std::uint64_t purge(const PurgeScope& scope);
@@ -122,6 +123,7 @@ struct Ledger::State {
   std::atomic<bool> gone{false};   // missing for kAwayIntervals
   bool cut = false;  // in its place, but not whole: SQLite's pages in memory no longer fit to what may be put there
   LockFreeInbox<LedgerRow>::Batch pending;  // kept while writing fails
+  std::vector<LedgerRow> alarms;            // drift events that were raised by requests in `pending`, likewise
   std::uint64_t n_dropped_stored = 0;
   std::int64_t next_upkeep_us = 0;  // monotonic; the first upkeep runs soon after the start
   PatientClock calendar{kClockPatienceUs};
@@ -253,6 +255,7 @@ void Ledger::State::write_pending() {
   if (!left_over) pending = inbox.take_all();
   if (pending.empty() && n_dropped == n_dropped_stored) return;
   try {
+    if (!left_over) observe_pending();
     commit(pending);
     pending.clear();
     if (failing.exchange(false)) log_info("ledger: writing again");
@@ -262,15 +265,24 @@ void Ledger::State::write_pending() {
   if (left_over) write_pending();  // rows that arrived meanwhile
 }
 
+// Before the first attempt to write them: a later attempt must not count a request again.
+void Ledger::State::observe_pending() {
+  for (const auto& row : pending) {
+    if (auto alarm = writer.observe(row)) alarms.emplace_back(std::move(*alarm));
+  }
+}
+
 void Ledger::State::commit(const LockFreeInbox<LedgerRow>::Batch& rows) {
   const std::uint64_t dropped = n_dropped;
   say_dropped(dropped);
   fail_point("ledger.begin");
   Transaction transaction(database);
   for (const auto& row : rows) write_or_drop(row);
+  for (const auto& alarm : alarms) write_or_drop(alarm);
   writer.write_dropped(static_cast<std::int64_t>(dropped - n_dropped_stored), wall_us());
   fail_point("ledger.commit");
   transaction.commit();
+  alarms.clear();
   n_dropped_stored = dropped;
   fail_point("ledger.committed");
 }

@@ -109,6 +109,11 @@ void RowWriter::write(const LedgerRow& row) {
   std::visit([this](const auto& one) { insert(one); }, row);
 }
 
+std::optional<DriftEventRow> RowWriter::observe(const LedgerRow& row) {
+  const auto* request = std::get_if<RequestRow>(&row);
+  return request != nullptr ? drift_monitor_.observe(*request) : std::nullopt;
+}
+
 void RowWriter::insert(const RequestRow& row) {
   request_.run(row.request_id, row.http_id, row.finished_us, row.topic, row.draft, row.first_version, row.last_version,
                row.rule, row.temperature, row.stop_reason, row.prompt_tokens, row.output_tokens, row.steps,
@@ -120,7 +125,6 @@ void RowWriter::insert(const RequestRow& row) {
     throw Error(ErrorCode::kInvalidArgument, "a trigger that was added to the ledger ignored the row");
   }
   add_acceptance(row);
-  if (const auto event = drift_monitor_.observe(row)) insert(*event);
 }
 
 // A position that was reached but not accepted is the first rejection of its step; later positions were not verified.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "ledger/database.h"
 #include "ledger/drift_detector.h"
@@ -13,7 +14,8 @@ namespace slip {
 inline constexpr std::int64_t kAcceptanceBucketUs = 10'000'000;
 
 // Writes rows into the ledger's tables, inside the caller's transaction. The row of a request also adds to the
-// acceptance buckets and feeds the drift monitor, whose alarms become rows of their own. Threads: the writer's.
+// acceptance buckets. Its drift monitor is fed apart from that, since a transaction can fail and be tried again.
+// Threads: the writer's.
 class RowWriter {
  public:
   // Feeds the drift monitor with the latest 2,000 requests in `database`, which outlives this object.
@@ -21,6 +23,8 @@ class RowWriter {
   // Error{kInvalidArgument}: this row is invalid, later ones can still be written. Error{kDataLoss | kIo}: the database
   // failed.
   void write(const LedgerRow& row);
+  // Feeds the drift monitor; to be called once for each row. The alarm that the row raises is another row to write.
+  std::optional<DriftEventRow> observe(const LedgerRow& row);
   // Adds `rows` dropped rows to the load bucket of `now_us` (wall clock). Same errors.
   void write_dropped(std::int64_t rows, std::int64_t now_us);
 

@@ -50,9 +50,9 @@ double required_odds(const CanaryOptions& options, std::size_t begun);
 // is up to twenty times as high.
 double odds_by_smooth_gain(const ExpectedGain& gain, double margin);
 
-// Optimizer steps from one export to the next: a tenth of those so far, between `least` and four times that. A new
-// trainer changes fast, and the live draft lags behind it by this interval. An old one changes little, and each export
-// is one more chance of a false publication.
+// Optimizer steps from one export to the next: a tenth of the `steps_done` of this trainer, between `least` and four
+// times that. A new trainer changes fast, and the live draft lags behind it by this interval. An old one changes
+// little, and each export is one more chance of a false publication.
 std::uint64_t steps_between_exports(std::uint64_t least, std::uint64_t steps_done);
 
 // The decision about a candidate. kPublish if the evidence reaches the required odds divided by odds_by_smooth_gain(),

@@ -73,12 +73,20 @@ void RecordAssembler::add(Assembly& assembly, const Observation& observation) co
 
 std::optional<ReplayRecord> RecordAssembler::finish(RequestId request, bool completed) {
   auto node = open_.extract(request);
-  while (!begun_.empty() && !open_.contains(begun_.front())) begun_.pop_front();
+  forget_finished();
   if (node.empty() || !completed) return std::nullopt;
   Assembly& assembly = node.mapped();
   if (assembly.broken) lost_ += assembly.observations;
   if (assembly.broken || assembly.record.target.empty()) return std::nullopt;
   return std::move(assembly.record);
+}
+
+// Behind a request without an end, finished ones pile up. They are all removed at once, so that one call in kMaxOpen
+// takes long.
+void RecordAssembler::forget_finished() {
+  while (!begun_.empty() && !open_.contains(begun_.front())) begun_.pop_front();
+  if (begun_.size() <= open_.size() + kMaxOpen) return;
+  std::erase_if(begun_, [&](RequestId request) { return !open_.contains(request); });
 }
 
 std::size_t RecordAssembler::forget(const PurgeScope& scope) {

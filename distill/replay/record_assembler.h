@@ -36,6 +36,8 @@ class RecordAssembler {
   // requests.
   std::uint64_t take_lost() { return std::exchange(lost_, 0); }
   std::size_t open_requests() const { return open_.size(); }
+  // The open requests, and at most kMaxOpen finished ones that still have a place in the order.
+  std::size_t ordered_requests() const { return begun_.size(); }
 
  private:
   struct Assembly {
@@ -45,11 +47,12 @@ class RecordAssembler {
   };
   void add(Assembly& assembly, const Observation& observation) const;
   void give_up_oldest();
+  void forget_finished();
 
   const TopicTable& topics_;
   std::function<std::string(DraftId)> draft_name_;
   std::unordered_map<RequestId, Assembly> open_;
-  std::deque<RequestId> begun_;  // in order; a finished one is removed once it reaches the front
+  std::deque<RequestId> begun_;  // in order; a finished one is removed once it reaches the front, or there are many
   std::uint64_t lost_ = 0;
 };
 

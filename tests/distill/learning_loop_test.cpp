@@ -8,11 +8,13 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <span>
 #include <thread>
 
 #include "common/clock.h"
 #include "common/fail_point.h"
 #include "common/file.h"
+#include "distill/resident_trainers.h"
 #include "tests/distill/learner_fixture.h"
 
 namespace slip {
@@ -226,6 +228,37 @@ TEST(LearningLoop, ARestartKeepsTheLearningCurve) {
   stream(*learner, 5001, 2);
   learner->stop();
   EXPECT_TRUE(after.curve == before.curve);
+}
+
+// Regression: the interval between exports counted the steps since the process began. After a restart, an old trainer
+// exported as often as a new one, and each export is a chance of a false publication.
+TEST(LearningLoop, AnOldTrainerExportsRarelyAfterARestartToo) {
+  for (const int earlier_steps : {0, 60}) {
+    House house;
+    house.options.steps_between_candidates = 1;
+    {
+      DraftSource base;
+      base.version = house.base;
+      base.name = house.base->name;
+      base.number = house.base->number;
+      base.folder = house.store.folder(base.name, base.number);
+      ResidentTrainers trainers({house.options.trainer, house.options.optimizer_folder});
+      DraftTrainer& trainer = trainers.take("sql", base);
+      const ReplayRecord lesson = answered(1'000'000);
+      for (int i = 0; i < earlier_steps; ++i) trainer.step(std::span(&lesson, 1));
+      ASSERT_GE(trainer.steps(), earlier_steps / 2) << "some may be skipped";
+      trainers.save("sql");
+    }
+    OneExport governor(/*steps=*/2);
+    auto learner = house.make_learner(governor);
+    learner->start();
+    stream(*learner, 1, 16);
+    learner->stop();
+    const LearningFigures figures = house.notebook.figures();
+    ASSERT_EQ(figures.topics.at(0).optimizer_steps, 2U);
+    EXPECT_EQ(figures.candidate_bytes > 0, earlier_steps == 0);
+    EXPECT_EQ(house.notebook.count("publish"), 0U) << "no request came after the steps";
+  }
 }
 
 // Regression: steps on a topic's first batch alone overfitted it.

@@ -17,6 +17,7 @@ namespace {
 using testing::answered;
 using testing::House;
 using testing::kPatienceUs;
+using testing::make_record;
 using testing::tell;
 
 bool comes_true(const std::function<bool()>& condition) {
@@ -96,6 +97,18 @@ TEST_F(RecordIntakeTest, ARepeatedRequestIsNoEvidence) {
   ASSERT_EQ(records.size(), 2U);
   EXPECT_TRUE(records[0].is_evidence);
   EXPECT_FALSE(records[1].is_evidence);
+}
+
+// Regression: after a restart, a request on which drafts had been trained counted as evidence.
+TEST_F(RecordIntakeTest, ARequestOfAnEarlierRunIsNoEvidenceAgain) {
+  house.replay.append(answered(1));
+  intake.start();
+  tell(intake, answered(1));
+  tell(intake, make_record(2, "sql"));
+  const auto records = take_through(intake.pushed());
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_FALSE(records[0].is_evidence);
+  EXPECT_TRUE(records[1].is_evidence) << "it is new";
 }
 
 TEST_F(RecordIntakeTest, StoppingKeepsWhatHasFinished) {

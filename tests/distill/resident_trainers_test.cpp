@@ -92,12 +92,31 @@ TEST_F(ResidentTrainersTest, AfterAPublishOnlyTheStateOfThatDraftFollows) {
     ResidentTrainers trainers(options());
     train(trainers.take("sql", live(3, 10)), 5);
     train(trainers.take("math", live(8, 20)), 2);
-    trainers.follow("sql", live(4, 15));
+    trainers.follow("sql", live(3, 10), live(4, 15));
     trainers.save_all();
   }
   ResidentTrainers trainers(options());
   EXPECT_EQ(trainers.take("sql", live(4, 15)).steps(), 5);
   EXPECT_EQ(trainers.take("math", live(8, 20)).steps(), 2);
+}
+
+// Regression: a trainer that had to leave memory before its candidate was published lost all its steps.
+TEST_F(ResidentTrainersTest, AfterAPublishTheStateOnDiskFollowsToo) {
+  ResidentTrainers trainers(options(1));
+  train(trainers.take("sql", live(3, 10)), 5);
+  train(trainers.take("math", live(8, 20)), 2);
+  ASSERT_FALSE(trainers.holds("sql"));
+  trainers.follow("sql", live(3, 10), live(4, 15));
+  EXPECT_EQ(trainers.take("sql", live(4, 15)).steps(), 5);
+  EXPECT_EQ(trainers.total_steps("sql"), 15U);
+}
+
+TEST_F(ResidentTrainersTest, NegativeTheStateOfAnEarlierVersionDoesNotFollow) {
+  ResidentTrainers trainers(options(1));
+  train(trainers.take("sql", live(3, 10)), 5);
+  train(trainers.take("math", live(8, 20)), 2);
+  trainers.follow("sql", live(7, 12), live(8, 14));
+  EXPECT_EQ(trainers.take("sql", live(8, 14)).steps(), 0);
 }
 
 TEST_F(ResidentTrainersTest, TwoTopicsInTurnsLearnWhatEachLearnsAlone) {

@@ -212,6 +212,28 @@ TEST_F(LedgerTest, AFallInAcceptanceBecomesADriftEventEvenAcrossARestart) {
   EXPECT_EQ(count("SELECT COUNT(*) FROM drift_events WHERE topic = 'sql' AND alpha_before > alpha_after + 0.1"), 1);
 }
 
+// Bug: rows whose transaction had failed were observed again when they were written. The alarm that they had raised was
+// rolled back with it, and the second time their stream had just begun anew and raised none.
+TEST_F(LedgerTest, AFullDiskDelaysADriftEventAndLosesNone) {
+  arm_fail_point("ledger.commit:2:enospc");
+  auto options = options_for(file_);
+  options.commit_interval_us = 60 * kSecondUs;  // only flush() writes
+  Ledger ledger(options);
+  std::int64_t at = kSampleStartUs;
+  for (int i = 0; i < 80; ++i) {
+    const int accepted = i % 2 == 0 ? 25 : 31;
+    ledger.record(sample_request("sql", at += kSecondUs, accepted, 40 - accepted));
+  }
+  ledger.flush();
+  for (int i = 0; i < 25; ++i) ledger.record(sample_request("sql", at += kSecondUs, 18, 22));
+  ledger.flush();
+  EXPECT_TRUE(ledger.failing());
+  ledger.flush();
+  EXPECT_FALSE(ledger.failing());
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 105);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM drift_events"), 1);
+}
+
 // A machine that starts before its clock is set is in another year for some seconds. All rows were deleted.
 TEST(LedgerClock, AStartFarBehindTheNewestRowDeletesNothingYet) {
   const TemporaryFolder folder;

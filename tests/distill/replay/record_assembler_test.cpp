@@ -150,6 +150,18 @@ TEST_F(RecordAssemblerTest, LostEndsDoNotPileUp) {
   EXPECT_TRUE(assembler_.finish(RequestId{4999}, true).has_value());
 }
 
+// Regression: the ids of all requests that finished after one whose end was lost stayed in memory.
+TEST_F(RecordAssemblerTest, ALostEndDoesNotKeepLaterRequestsInMemory) {
+  assembler_.begin(request_of(1));
+  for (std::uint64_t id = 2; id <= 5000; ++id) {
+    assembler_.begin(request_of(id));
+    assembler_.record(chain(id, 3, {}, 0, 10));
+    ASSERT_TRUE(assembler_.finish(RequestId{id}, true).has_value());
+    ASSERT_LE(assembler_.ordered_requests(), 1 + RecordAssembler::kMaxOpen);
+  }
+  EXPECT_EQ(assembler_.open_requests(), 1U);
+}
+
 // Regression: such requests gave no records, so a service whose clients always send a penalty never learned.
 TEST_F(RecordAssemblerTest, RequestsWithLogitsProcessorsTeachAndAreMarked) {
   const auto processed = [&](SamplingParams sampling) {

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/publisher.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "tests/distill/learner_fixture.h"
+
+namespace slip {
+namespace {
+
+using testing::House;
+using testing::tiny_config;
+
+// A request of 20 tested tokens, for which the candidate takes `saved` steps less than the live draft.
+PairedScore pair_that_saves(double saved) {
+  PairedScore pair;
+  pair.live.accepted = pair.live.first_rejections = 10;
+  pair.live.steps = 11;
+  pair.live.tokens = 21;
+  pair.candidate = pair.live;
+  pair.candidate.steps -= saved;
+  return pair;
+}
+
+// The publisher of a house's only topic.
+class PublisherTest : public ::testing::Test {
+ protected:
+  PublisherTest() {
+    topic_.topic = "sql";
+    topic_.live_draft = house_.live_draft;
+  }
+
+  // Puts random weights into the store as the topic's next version.
+  DraftMeta store_version(const std::string& parent_draft, std::uint64_t parent,
+                          const ModelConfig& shape = tiny_config(), std::uint64_t optimizer_steps = 0) {
+    const auto staged = house_.store.staging_folder("sql");
+    DraftTrainer(shape, 77, {}).export_draft(staged);
+    DraftMeta meta;
+    meta.draft = "sql";
+    meta.parent = parent;
+    meta.parent_draft = parent_draft;
+    meta.reason = "canary";
+    meta.optimizer_steps = optimizer_steps;
+    return house_.store.publish(staged, meta);
+  }
+  // As a service starts with that version.
+  void enrol_serving(const DraftMeta& meta) {
+    house_.live_draft->set(house_.load("sql", meta.version));
+    publisher_.enrol(topic_);
+  }
+  void make_candidate() {
+    Candidate& candidate = topic_.candidate.emplace();
+    candidate.exported = std::make_shared<const DraftExport>(DraftTrainer(tiny_config(), 5, {}).exported());
+    candidate.weights = candidate.exported->weights(Dtype::kFloat32);
+    candidate.optimizer_steps = 8;
+  }
+
+  House house_;
+  ResidentTrainers trainers_{{.folder = house_.options.optimizer_folder}};
+  Publisher publisher_{
+      {.serve_dtype = Dtype::kFloat32, .margin = 0.1}, house_.base, house_.store, trainers_, house_.notebook};
+  TopicState topic_;
+};
+
+// Regression: the test of candidates had a margin of 0, whatever canary.margin was. So nothing spoke against a
+// candidate that was no better, and it was never refused.
+TEST_F(PublisherTest, CandidatesAreTestedAgainstTheConfiguredMargin) {
+  publisher_.enrol(topic_);
+  for (int i = 0; i < 20; ++i) topic_.candidate_test.add(pair_that_saves(0));
+  EXPECT_GT(topic_.candidate_test.log_evidence_below_margin(), 1);
+}
+
+// Regression: the topic's own version with the base draft's number was taken for the parent, so a rollback could make a
+// bad version live again.
+TEST_F(PublisherTest, TheParentOfALaterVersionMayBeTheBaseDraft) {
+  const std::uint64_t base = house_.base->number;
+  ASSERT_EQ(store_version("base", base).version, base) << "the topic has a version of that number too";
+  enrol_serving(store_version("base", base));
+  ASSERT_TRUE(topic_.previous.has_value());
+  EXPECT_EQ(topic_.previous->name, "base");
+  EXPECT_EQ(topic_.previous->version->weights, house_.base->weights);
+}
+
+TEST_F(PublisherTest, TheParentOfALaterVersionIsMostlyTheOneBefore) {
+  const DraftMeta first = store_version("base", house_.base->number);
+  enrol_serving(store_version("sql", first.version));
+  ASSERT_TRUE(topic_.previous.has_value());
+  EXPECT_EQ(topic_.previous->name, "sql");
+  EXPECT_EQ(topic_.previous->number, first.version);
+}
+
+// Regression: it had none, so a trainer that started from it after a rollback counted from 0.
+TEST_F(PublisherTest, APredecessorHasTheStepsOfItsOwnMeta) {
+  const DraftMeta first = store_version("base", house_.base->number, tiny_config(), /*optimizer_steps=*/40);
+  enrol_serving(store_version("sql", first.version, tiny_config(), /*optimizer_steps=*/60));
+  ASSERT_TRUE(topic_.previous.has_value());
+  EXPECT_EQ(topic_.previous->optimizer_steps, 40U);
+  EXPECT_EQ(topic_.live.optimizer_steps, 60U);
+}
+
+// Regression: a predecessor of another shape was loaded, and the first request that was scored by it ended the process.
+TEST_F(PublisherTest, APredecessorOfAnotherShapeIsLeftAside) {
+  ModelConfig deeper = tiny_config();
+  deeper.n_layers += 1;
+  const DraftMeta first = store_version("base", house_.base->number, deeper);
+  enrol_serving(store_version("sql", first.version));
+  EXPECT_FALSE(topic_.previous.has_value());
+}
+
+// Regression: a file that could not be deleted, as on a read-only disk, ended the rollback before it took effect.
+TEST_F(PublisherTest, AHarmfulVersionIsRolledBackAlthoughItsOptimizerStateStays) {
+  const DraftMeta first = store_version("base", house_.base->number);
+  enrol_serving(store_version("sql", first.version));
+  std::filesystem::create_directories(house_.options.optimizer_folder / "sql.opt" / "not empty");
+  CanaryVerdict worse;
+  worse.harmful = true;
+  publisher_.roll_back(topic_, worse, /*to_base=*/false);
+  EXPECT_EQ(house_.live_draft->get()->number, first.version);
+  EXPECT_EQ(house_.store.current("sql")->version, first.version);
+}
+
+// Regression: the rollback looked for the base draft's folder first, and a disk that could not read it ended it.
+TEST_F(PublisherTest, TheBaseDraftIsServedAgainAlthoughItsFilesCannotBeRead) {
+  enrol_serving(store_version("base", house_.base->number));
+  const auto folder = house_.store.folder("base", house_.base->number);
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_symlink(folder.filename(), folder);  // to itself
+  publisher_.roll_back(topic_, CanaryVerdict(), /*to_base=*/true);
+  EXPECT_EQ(house_.live_draft->get()->weights, house_.base->weights);
+}
+
+// Regression: the next export had the evidence of the one that the disk refused as its own, and was published unscored.
+TEST_F(PublisherTest, AnExportAfterOneThatWasNotPublishedNeedsEvidenceOfItsOwn) {
+  const PackDraft refuses = [](const ModelWeights&) -> std::shared_ptr<const DeviceImage> {
+    throw Error(ErrorCode::kTooLarge, "the device has no room");
+  };
+  Publisher publisher({.serve_dtype = Dtype::kFloat32, .pack = refuses}, house_.base, house_.store, trainers_,
+                      house_.notebook);
+  publisher.enrol(topic_);
+  make_candidate();
+  for (int i = 0; i < 4; ++i) topic_.candidate_test.add(pair_that_saves(6));
+  publisher.publish(topic_, CanaryVerdict());
+  EXPECT_FALSE(topic_.candidate.has_value());
+  EXPECT_EQ(topic_.candidate_test.own_size(), 0U);
+  EXPECT_EQ(topic_.candidate_test.size(), 4U) << "what speaks for its trainer is kept";
+}
+
+// Regression: the error reached the learning loop after the version was live, and cost the topic its trainer.
+TEST_F(PublisherTest, APublicationSucceedsAlthoughNoOldVersionCanBeDeleted) {
+  publisher_.enrol(topic_);
+  make_candidate();
+  // Retention adds up the weight files of all drafts, and refuses what is no file.
+  std::filesystem::create_directories(house_.store.folder("math", 1) / "model.safetensors");
+  publisher_.publish(topic_, CanaryVerdict());
+  EXPECT_EQ(house_.live_draft->get()->number, 1U);
+  EXPECT_EQ(house_.store.current("sql")->version, 1U);
+}
+
+}  // namespace
+}  // namespace slip
