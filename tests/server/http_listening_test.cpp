@@ -131,6 +131,26 @@ TEST_F(HttpServerTest, ListeningSurvivesAcceptErrors) {
   EXPECT_EQ(client.read_reply().status, 200);
 }
 
+// Bug: stop() left all sockets open, so clients waited while the service saved what it had learned.
+TEST_F(HttpServerTest, StoppingEndsEveryConnection) {
+  engine_.hold = true;
+  start();
+  const std::uint16_t port = server_->port();
+  RawClient idle(port), streaming(port), silent(port);
+  idle.send(get("/healthz"));
+  EXPECT_EQ(idle.read_reply().status, 200);
+  streaming.send(post(kStream));
+  ASSERT_TRUE(streaming.read_until(": waiting\n\n"));
+  ASSERT_TRUE(eventually([&] { return server_->n_connections() == 3; }));
+  server_->stop();
+  for (RawClient* client : {&idle, &streaming, &silent}) {
+    client->read_to_end();
+    EXPECT_FALSE(client->timed_out());
+  }
+  EXPECT_THROW(RawClient late(port), std::runtime_error);
+  EXPECT_EQ(server_->port(), port);
+}
+
 TEST_F(HttpServerTest, APortInUseIsSaid) {
   start();
   ServerOptions same = options_;
