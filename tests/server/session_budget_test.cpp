@@ -59,6 +59,25 @@ TEST_F(SessionBudgetTest, AnAnswerThatFillsTheBudgetByItselfIsNoReasonToTryAgain
   EXPECT_NE(error_of(reply)["message"].get<std::string>().find("server.max_buffered_bytes"), std::string::npos);
 }
 
+// Bug: the parts of an answer that is not streamed are small, so it took what is kept for short requests.
+TEST_F(SessionBudgetTest, AnAnswerThatGrowsInSmallPartsLeavesShortRequestsTheirRoom) {
+  constexpr std::size_t kPartBytes = 100'000;
+  engine_.hold = true;
+  start();
+  MemoryBudget& memory = service_->memory();
+  MemoryBudget::Reservation others(memory);
+  ASSERT_TRUE(others.resize(memory.most_at_once() - kPartBytes * 3 / 2));
+  RawClient client(server_->port());
+  client.send(post(kChat));
+  const Request held = engine_.request(0);
+  held.sink->on_tokens({{7}, std::string(kPartBytes, 'x'), {}});
+  std::this_thread::sleep_for(milliseconds(50));  // the first part is taken by itself
+  held.sink->on_tokens({{7}, std::string(kPartBytes, 'x'), {}});
+  ASSERT_TRUE(engine_.wait_for([](const FakeEngine& engine) { return !engine.cancelled().empty(); }));
+  EXPECT_EQ(client.read_reply().status, 503);
+  EXPECT_TRUE(eventually([&] { return memory.used() == others.bytes(); }));
+}
+
 // 150 bodies that never ended held 620 MiB.
 TEST_F(SessionBudgetTest, UnfinishedBodiesStayWithinTheBudget) {
   options_.max_body_bytes = 1 << 20;
