@@ -127,8 +127,7 @@ awaitable<AnswerDelivery::Next> AnswerDelivery::collect() {
       Reply whole;
       whole.body = whole_answer(who_, choices_);
       choices_.clear();
-      room_.release();
-      co_return co_await responder_.reply(std::move(whole));
+      co_return co_await responder_.reply(std::move(whole), std::move(room_));
     }
     const bool left = co_await peer_.has_left(send_probe);
     if (left) {

@@ -78,6 +78,26 @@ TEST_F(SessionBudgetTest, AnAnswerThatGrowsInSmallPartsLeavesShortRequestsTheirR
   EXPECT_TRUE(eventually([&] { return memory.used() == others.bytes(); }));
 }
 
+// Bug: a finished answer gave its room back and reserved up to twice as much, so it was thrown away as a 503 where
+// others had taken the rest.
+TEST_F(SessionBudgetTest, AFinishedAnswerKeepsItsRoom) {
+  constexpr std::size_t kBytes = 300'000;
+  engine_.hold = true;
+  start();
+  MemoryBudget& memory = service_->memory();
+  MemoryBudget::Reservation others(memory);
+  ASSERT_TRUE(others.resize(memory.most_at_once() - kBytes - 8192));
+  RawClient client(server_->port());
+  client.send(post(kChat));
+  const Request held = engine_.request(0);
+  held.sink->on_tokens({{7}, std::string(kBytes, 'x'), {}});
+  engine_.finish(held, StopReason::kEndToken);
+  const auto reply = client.read_reply();
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_NE(reply.body.find(std::string(kBytes, 'x')), std::string::npos);
+  EXPECT_TRUE(eventually([&] { return memory.used() == others.bytes(); }));
+}
+
 // 150 bodies that never ended held 620 MiB.
 TEST_F(SessionBudgetTest, UnfinishedBodiesStayWithinTheBudget) {
   options_.max_body_bytes = 1 << 20;
