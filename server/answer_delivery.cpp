@@ -20,7 +20,7 @@ namespace {
 Error no_memory_fault() {
   AnswerChannel::Taken lost;
   lost.overflowed = lost.no_memory = true;
-  return *fault_of(lost);
+  return *fault_of(lost, /*streamed=*/false);
 }
 
 }  // namespace
@@ -112,7 +112,7 @@ awaitable<AnswerDelivery::Next> AnswerDelivery::collect() {
       room_.absorb(std::move(taken.room));
       taken.overflowed |= choices_[i].part.text.size() > options().max_answer_bytes;
       if (taken.finished) responder_.exchange().log.add(*taken.finished);
-      if (!fault) fault = fault_of(taken);
+      if (!fault) fault = fault_of(taken, /*streamed=*/false);
     }
     if (peer_.gone()) {
       on_client_gone();
@@ -219,7 +219,7 @@ awaitable<bool> AnswerDelivery::send_what_came() {
     room.absorb(std::move(taken.room));
     gather(who_, i, taken, /*kept=*/false, choices_[i]);
     if (taken.finished) responder_.exchange().log.add(*taken.finished);
-    const auto fault = fault_of(taken);
+    const auto fault = fault_of(taken, /*streamed=*/true);
     broken_ = fault.has_value();
     if (fault && !came && !head_sent_) {
       responder_.exchange().keep_alive = false;

@@ -23,6 +23,22 @@ TEST_F(SessionBudgetTest, AnAnswerBeyondItsBufferEnds) {
   EXPECT_TRUE(engine_.wait_for([](const FakeEngine& engine) { return !engine.cancelled().empty(); }));
 }
 
+// Bug: a client that streamed was told to stream.
+TEST_F(SessionBudgetTest, AStreamBeyondItsBufferIsToldToReadFaster) {
+  options_.max_answer_bytes = 5000;
+  options_.heartbeat = std::chrono::minutes(10);  // it would be the first byte of a stream that fails late
+  engine_.hold = true;
+  start();
+  RawClient client(server_->port());
+  client.send(post(kStream));
+  engine_.request(0).sink->on_tokens({{7}, std::string(5001, 'x'), {}});
+  const auto reply = client.read_reply();
+  EXPECT_EQ(reply.status, 400);
+  const auto message = error_of(reply)["message"].get<std::string>();
+  EXPECT_NE(message.find("read the stream faster"), std::string::npos) << message;
+  EXPECT_EQ(message.find("stream it"), std::string::npos) << message;
+}
+
 // It ran to its end and was a 503 with Retry-After then, so that clients asked for all of it again.
 TEST_F(SessionBudgetTest, AnAnswerThatFitsIntoNoBudgetIsNoReasonToTryAgain) {
   options_.max_body_bytes = options_.max_answer_bytes = 1 << 18;
