@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "common/clock.h"
@@ -111,7 +112,12 @@ ControlSocket::ControlSocket(const std::filesystem::path& data_directory, Handle
       ::fchmodat(directory_.get(), kName, 0600, 0) != 0 || ::listen(listening_.get(), kBacklog) != 0) {
     fail("listen on " + (data_directory / kName).string());
   }
-  thread_ = std::thread([this] { run(); });
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    ::unlinkat(directory_.get(), kName, 0);
+    throw Error(ErrorCode::kIo, std::string("cannot start the control socket's thread: ") + error.what());
+  }
 }
 
 ControlSocket::~ControlSocket() {

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -72,6 +73,22 @@ TEST(ControlSocket, AServiceThatDoesNotAnswerIsUnavailableAfterAWhile) {
       EXPECT_THAT(error.hint(), ::testing::HasSubstr("may still do it"));
     }
   }
+}
+
+// Bug: std::system_error left the constructor, so a service that could run without this channel ended. No thread has a
+// stack as large as all addresses.
+TEST(ControlSocket, WithoutAThreadItIsAnErrorAndNoSocketIsLeft) {
+  const testing::TemporaryFolder folder;
+  pthread_attr_t usual{}, too_large{};
+  ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(::pthread_attr_init(&too_large), 0);
+  ASSERT_EQ(::pthread_attr_setstacksize(&too_large, std::size_t{1} << 47), 0);
+  ASSERT_EQ(::pthread_setattr_default_np(&too_large), 0);
+  EXPECT_THROW(ControlSocket(folder.path(), [](const std::string& line) { return line; }), Error);
+  EXPECT_EQ(::pthread_setattr_default_np(&usual), 0);
+  ::pthread_attr_destroy(&too_large);
+  ::pthread_attr_destroy(&usual);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "control.sock"));
 }
 
 // Connected to the control socket of `folder`, and silent.
