@@ -27,6 +27,7 @@ namespace {
 
 constexpr const char* kName = "control.sock";
 constexpr int kBacklog = 8;
+constexpr int kPauseMs = 100;
 constexpr timeval kSendPatience{ControlSocket::kPeerPatience.count(), 0};
 
 [[noreturn]] void fail(const std::string& doing) {
@@ -152,10 +153,17 @@ void ControlSocket::serve(std::vector<Peer>& peers) const {
 
 void ControlSocket::take_peer(std::vector<Peer>& peers) const {
   FileHandle socket(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!socket || !is_ours(socket.get())) return;
+  if (!socket) return await_descriptor();
+  if (!is_ours(socket.get())) return;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kSendPatience, sizeof kSendPatience);
   if (peers.size() == kMostPeers) peers.erase(peers.begin());
   peers.push_back({std::move(socket), {}, monotonic_us() + std::chrono::microseconds(kPeerPatience).count()});
+}
+
+// Without a free descriptor accept4() fails at once, and poll() reports the same peer again.
+void ControlSocket::await_descriptor() const {
+  pollfd stop{stop_.get(), POLLIN, 0};
+  ::poll(&stop, 1, kPauseMs);
 }
 
 // Answers a complete line. False: the peer is finished, or was silent too long.
