@@ -58,7 +58,8 @@ class OpenConnection {
   ~OpenConnection() {
     if (!place_) return;
     table_.leave(*place_);
-    metrics_.set_connections(--n_);
+    --n_;
+    metrics_.on_connection_closed();
   }
   OpenConnection(const OpenConnection&) = delete;
   OpenConnection& operator=(const OpenConnection&) = delete;
@@ -66,8 +67,10 @@ class OpenConnection {
   // False when the table is full.
   bool enter(std::function<void()> close) {
     place_ = table_.enter(std::move(close));
-    if (place_) metrics_.set_connections(++n_);
-    return place_.has_value();
+    if (!place_) return false;
+    ++n_;
+    metrics_.on_connection_opened();
+    return true;
   }
   ConnectionTable::Id place() const { return place_.value(); }
 

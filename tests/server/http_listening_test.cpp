@@ -49,6 +49,7 @@ TEST_F(HttpServerTest, BusyConnectionsAreCappedButForProbes) {
   EXPECT_EQ(first.read_reply().status, 200);
   first.close();
   EXPECT_TRUE(eventually([&] { return server_->n_connections() == 1; }));
+  EXPECT_TRUE(eventually([&] { return metrics_.text().find("slipstream:connections 1\n") != std::string::npos; }));
   EXPECT_EQ(ask(get("/v1/models")).status, 200);
   engine_.answer(engine_.request(1));
   EXPECT_EQ(second.read_reply().status, 200) << "a busy connection was not closed for others";
