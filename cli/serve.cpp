@@ -161,7 +161,7 @@ std::string answer_command(const std::string& line, const Gatekeeper& gatekeeper
   }
 }
 
-// Without sockets on the file system, the service runs without this command channel.
+// Without sockets on the file system, or without a thread, the service runs without this command channel.
 std::unique_ptr<ControlSocket> open_control(const std::filesystem::path& data_dir, const Gatekeeper& gatekeeper,
                                             Serving& serving) {
   try {
@@ -172,6 +172,22 @@ std::unique_ptr<ControlSocket> open_control(const std::filesystem::path& data_di
     return nullptr;
   }
 }
+
+// Ends what the sockets hand to Serving before Serving ends, after an exception too.
+class NoLateRequests {
+ public:
+  NoLateRequests(Service& service, HttpServer& server) : service_(service), server_(server) {}
+  ~NoLateRequests() {
+    service_.drain();
+    server_.stop();
+  }
+  NoLateRequests(const NoLateRequests&) = delete;
+  NoLateRequests& operator=(const NoLateRequests&) = delete;
+
+ private:
+  Service& service_;
+  HttpServer& server_;
+};
 
 // Handles SIGHUP. A refused reload changes nothing and never ends the service.
 struct Reloader {
@@ -280,6 +296,7 @@ void serve(const ServeOverrides& overrides, bool check_only) {
   Serving serving(config, metrics, quotas);
   for (const auto& line : serving.start_up_lines()) log_info(line);
   serving.remember_names(*gatekeeper.keys());
+  const NoLateRequests no_late_requests(service, server);
   service.open(serving.model());
   const auto control = open_control(config.data_dir, gatekeeper, serving);
   announce(server.url());

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "cli/cgroups.h"
 #include "common/error.h"
 
 namespace slip::cli {
@@ -17,13 +18,16 @@ namespace {
 constexpr double kNoQuota = std::numeric_limits<double>::infinity();
 constexpr int kThreadsOfACore = 4, kThreadsAnywhere = 16;
 
-// The CPU time quota in cores, from cgroup v2's "QUOTA PERIOD" or v1's two files. "max" or −1 means no quota.
-double cgroup_quota() {
+// The CPU time quota in cores, from the two files of cgroup v1. −1 means no quota.
+double v1_quota() {
   double quota = 0, period = 0;
-  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> quota >> period) return period > 0 ? quota / period : kNoQuota;
-  std::ifstream v1_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  if (v1_quota >> quota && v1_period >> period && quota > 0 && period > 0) return quota / period;
+  std::ifstream of_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), of_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  if (of_quota >> quota && of_period >> period && quota > 0 && period > 0) return quota / period;
   return kNoQuota;
+}
+
+double usable_quota() {
+  return std::min(cpu_quota(own_cgroups()), v1_quota());
 }
 
 int cpus_in_affinity() {
@@ -34,12 +38,22 @@ int cpus_in_affinity() {
 
 }  // namespace
 
+double cpu_quota(std::span<const std::filesystem::path> cgroups) {
+  double least = kNoQuota;
+  for (const std::filesystem::path& cgroup : cgroups) {
+    std::ifstream in(cgroup / "cpu.max");
+    double quota = 0, period = 0;
+    if (in >> quota >> period && quota > 0 && period > 0) least = std::min(least, quota / period);  // "max": no number
+  }
+  return least;
+}
+
 int usable_cores() {
-  return std::max(1, static_cast<int>(std::min<double>(cpus_in_affinity(), cgroup_quota())));
+  return std::max(1, static_cast<int>(std::min<double>(cpus_in_affinity(), usable_quota())));
 }
 
 bool limited_by_quota() {
-  return cgroup_quota() < cpus_in_affinity();
+  return usable_quota() < cpus_in_affinity();
 }
 
 void check_threads(int threads, const std::string& param) {

@@ -9,22 +9,12 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <string_view>
 
+#include "cli/cgroups.h"
 #include "common/error.h"
 
 namespace slip::cli {
 namespace {
-
-// This process's cgroup path below /sys/fs/cgroup; "/" inside a container.
-std::filesystem::path own_cgroup() {
-  constexpr std::string_view kUnified = "0::";
-  std::ifstream in("/proc/self/cgroup");
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with(kUnified)) return line.substr(kUnified.size());
-  }
-  return "/";
-}
 
 std::string whole(double value) {
   char text[32];
@@ -48,12 +38,12 @@ std::uint64_t usable_memory_bytes() {
     rlimit limit{};
     if (::getrlimit(kind, &limit) == 0) bytes = std::min<std::uint64_t>(bytes, limit.rlim_cur);
   }
-  for (std::filesystem::path group = own_cgroup();; group = group.parent_path()) {
-    std::ifstream in("/sys/fs/cgroup" / group.relative_path() / "memory.max");
+  for (const std::filesystem::path& cgroup : own_cgroups()) {
+    std::ifstream in(cgroup / "memory.max");
     std::uint64_t limit = 0;
     if (in >> limit && limit > 0) bytes = std::min(bytes, limit);  // "max" is no number
-    if (!group.has_relative_path()) return bytes;
   }
+  return bytes;
 }
 
 std::string memory_text(std::uint64_t bytes) {

@@ -15,6 +15,16 @@ namespace slip {
 namespace asio = boost::asio;
 using asio::awaitable;
 
+namespace {
+
+Error no_memory_fault() {
+  AnswerChannel::Taken lost;
+  lost.overflowed = lost.no_memory = true;
+  return *fault_of(lost, /*streamed=*/false);
+}
+
+}  // namespace
+
 AnswerDelivery::AnswerDelivery(Wire& wire, Responder& responder, Service& service)
     : responder_(responder),
       service_(service),
@@ -49,9 +59,7 @@ awaitable<AnswerDelivery::Next> AnswerDelivery::run(AnswerIdentity who, std::sha
 }
 
 std::string AnswerDelivery::text_of_exhaustion() const {
-  AnswerChannel::Taken lost;
-  lost.overflowed = lost.no_memory = true;
-  const std::string event = error_event(*fault_of(lost));
+  const std::string event = error_event(no_memory_fault());
   return responder_.exchange().http_1_0 ? event : chunk_text(event) + std::string(kLastChunk);
 }
 
@@ -96,6 +104,7 @@ awaitable<AnswerDelivery::Next> AnswerDelivery::collect() {
   while (true) {
     std::optional<Error> fault;
     bool no_room = false;
+    const std::size_t bytes_before = room_.bytes();
     for (std::size_t i = 0; i < channels_.size(); ++i) {
       auto taken = channels_[i]->take();
       no_room |= taken.no_memory;
@@ -103,12 +112,14 @@ awaitable<AnswerDelivery::Next> AnswerDelivery::collect() {
       room_.absorb(std::move(taken.room));
       taken.overflowed |= choices_[i].part.text.size() > options().max_answer_bytes;
       if (taken.finished) responder_.exchange().log.add(*taken.finished);
-      if (!fault) fault = fault_of(taken);
+      if (!fault) fault = fault_of(taken, /*streamed=*/false);
     }
     if (peer_.gone()) {
       on_client_gone();
       co_return Next::kClose;
     }
+    no_room |= takes_room_of_small(bytes_before);
+    if (no_room && !fault) fault = no_memory_fault();
     if (no_room && room_.bytes() > service_.memory().most_at_once() / 2) fault = answer_too_large(room_.bytes());
     if (fault) co_return co_await give_up(*fault);
     if (all_finished(choices_)) {
@@ -116,8 +127,7 @@ awaitable<AnswerDelivery::Next> AnswerDelivery::collect() {
       Reply whole;
       whole.body = whole_answer(who_, choices_);
       choices_.clear();
-      room_.release();
-      co_return co_await responder_.reply(std::move(whole));
+      co_return co_await responder_.reply(std::move(whole), std::move(room_));
     }
     const bool left = co_await peer_.has_left(send_probe);
     if (left) {
@@ -128,9 +138,19 @@ awaitable<AnswerDelivery::Next> AnswerDelivery::collect() {
   }
 }
 
-// If one choice fails, all of the answer's choices are cancelled.
+// Output that comes in small parts may use what the budget keeps for small requests. The sum of many parts may not.
+bool AnswerDelivery::takes_room_of_small(std::size_t bytes_before) const {
+  const MemoryBudget& memory = service_.memory();
+  const bool has_grown = room_.bytes() > bytes_before;
+  return has_grown && room_.bytes() > MemoryBudget::kSmallBytes && memory.used() > memory.most_at_once();
+}
+
+// If one choice fails, all of the answer's choices are cancelled. Their room is free for others before the client reads
+// the error.
 awaitable<AnswerDelivery::Next> AnswerDelivery::give_up(const Error& why) {
   if (!all_finished(choices_)) service_.cancel(who_);
+  choices_.clear();
+  room_.release();
   co_return co_await responder_.reply(error_reply(why, options().retry_after_s));
 }
 
@@ -199,7 +219,7 @@ awaitable<bool> AnswerDelivery::send_what_came() {
     room.absorb(std::move(taken.room));
     gather(who_, i, taken, /*kept=*/false, choices_[i]);
     if (taken.finished) responder_.exchange().log.add(*taken.finished);
-    const auto fault = fault_of(taken);
+    const auto fault = fault_of(taken, /*streamed=*/true);
     broken_ = fault.has_value();
     if (fault && !came && !head_sent_) {
       responder_.exchange().keep_alive = false;

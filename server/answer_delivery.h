@@ -2,6 +2,7 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,6 +48,7 @@ class AnswerDelivery : public std::enable_shared_from_this<AnswerDelivery> {
   boost::asio::awaitable<bool> probe();
   boost::asio::awaitable<void> say_exhausted();
   boost::asio::awaitable<Next> give_up(const Error& why);
+  bool takes_room_of_small(std::size_t bytes_before) const;
   std::string stream_opening();
   std::string text_of_exhaustion() const;
   void log_answers() const;

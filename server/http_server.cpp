@@ -58,7 +58,8 @@ class OpenConnection {
   ~OpenConnection() {
     if (!place_) return;
     table_.leave(*place_);
-    metrics_.set_connections(--n_);
+    --n_;
+    metrics_.on_connection_closed();
   }
   OpenConnection(const OpenConnection&) = delete;
   OpenConnection& operator=(const OpenConnection&) = delete;
@@ -66,8 +67,10 @@ class OpenConnection {
   // False when the table is full.
   bool enter(std::function<void()> close) {
     place_ = table_.enter(std::move(close));
-    if (place_) metrics_.set_connections(++n_);
-    return place_.has_value();
+    if (!place_) return false;
+    ++n_;
+    metrics_.on_connection_opened();
+    return true;
   }
   ConnectionTable::Id place() const { return place_.value(); }
 
@@ -90,6 +93,7 @@ struct HttpServer::State {
         share{given_service, gatekeeper, quotas, connections, workers} {}
 
   void bind();
+  void end_connections();
   awaitable<void> listen();
   awaitable<bool> accept_one();
   void listen_again() noexcept;
@@ -98,14 +102,15 @@ struct HttpServer::State {
   Service& service;
   std::atomic<std::shared_ptr<asio::ssl::context>> tls;  // null: plain HTTP
   std::atomic<int> n_connections{0};
-  ConnectionTable connections;  // declared before `contexts`, whose handlers hold entries of it
-  std::atomic<bool> ending{false};
+  ConnectionTable connections;                     // declared before `contexts`, whose handlers hold entries of it
+  std::atomic<bool> ending{false}, joined{false};  // joined: no I/O thread runs any more
   // One per thread, without strands: posting to a strand that finds no memory leaves it locked, and its connections
   // hang. Connections are assigned in turn; the first one's thread also listens.
   std::deque<IoContext> contexts;
   std::size_t next_context = 0;  // for a new connection
   WorkerPool workers;            // declared after `contexts`: dropped jobs hold timers of theirs
   tcp::acceptor acceptor;
+  tcp::endpoint address;  // of the acceptor, also once it is closed
   SessionShare share;
   std::vector<std::jthread> threads;
 };
@@ -117,6 +122,7 @@ void HttpServer::State::bind() {
   if (!fault) acceptor.set_option(asio::socket_base::reuse_address(true), fault);
   if (!fault) acceptor.bind(endpoint, fault);
   if (!fault) acceptor.listen(asio::socket_base::max_listen_connections, fault);
+  if (!fault) address = acceptor.local_endpoint(fault);
   if (!fault) return;
   const bool no_such_address =
       fault == asio::error::address_family_not_supported || fault == boost::system::errc::address_not_available;
@@ -185,8 +191,8 @@ void HttpServer::State::begin_session(tcp::socket socket) {
   const auto with_tls = tls.load(std::memory_order_acquire);
   auto wire = with_tls ? make_tls_wire(std::move(socket), *with_tls) : make_wire(std::move(socket));
   auto session = std::make_shared<Session>(std::move(wire), share);
-  const bool has_place = open->enter([weak = session->weak_from_this()] {
-    if (const auto other = weak.lock()) other->drop();
+  const bool has_place = open->enter([this, weak = session->weak_from_this()] {
+    if (const auto other = weak.lock()) joined.load() ? other->shut_down() : other->drop();
   });
   if (!has_place) return;  // its destructor closes it
   asio::co_spawn(
@@ -225,19 +231,28 @@ bool HttpServer::set_tls(std::unique_ptr<asio::ssl::context> tls) {
   return !same;
 }
 
+// The handlers that would end the connections never run again, and the sockets stay open until the server is destroyed.
+void HttpServer::State::end_connections() {
+  joined = true;
+  boost::system::error_code ignored;
+  acceptor.close(ignored);
+  connections.close_all();
+}
+
 void HttpServer::stop() {
   state_->ending = true;
   for (IoContext& context : state_->contexts) context.stop();
   state_->threads.clear();  // joins the threads
+  state_->end_connections();
   state_->workers.stop();
 }
 
 std::uint16_t HttpServer::port() const {
-  return state_->acceptor.local_endpoint().port();
+  return state_->address.port();
 }
 
 std::string HttpServer::url() const {
-  const auto endpoint = state_->acceptor.local_endpoint();
+  const tcp::endpoint& endpoint = state_->address;
   const std::string address = endpoint.address().to_string();
   const std::string host = endpoint.address().is_v6() ? "[" + address + "]" : address;
   return (state_->tls.load() ? "https://" : "http://") + host + ":" + std::to_string(endpoint.port());

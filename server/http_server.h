@@ -22,7 +22,7 @@ class HttpServer {
   ~HttpServer();  // stop()
 
   void start();  // begins to accept connections
-  // Ends every connection at once. The caller drains first if it wants to.
+  // Ends every connection at once, and refuses new ones. The caller drains first if it wants to.
   void stop();
 
   // Sets the certificate for new connections; open ones keep theirs. True when the certificate differs. One caller at a

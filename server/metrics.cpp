@@ -275,8 +275,13 @@ void Metrics::on_client_gone() {
   state_->clients_gone.Increment();
 }
 
-void Metrics::set_connections(int n) {
-  state_->connections.Set(n);
+// Not set from a count: of two threads that have counted, the one with the older count may be the last to set it.
+void Metrics::on_connection_opened() {
+  state_->connections.Increment();
+}
+
+void Metrics::on_connection_closed() {
+  state_->connections.Decrement();
 }
 
 void Metrics::set_ready(bool ready) {

@@ -33,7 +33,8 @@ class Metrics {
   void on_learning(const LearningFigures& figures);                    // replaces the previous figures
   void on_client_gone();
   void on_slo_refused(const std::string& tier);  // empty: a speed of the client's own
-  void set_connections(int n);
+  void on_connection_opened();
+  void on_connection_closed();
   void set_ready(bool ready);
   void set_buffered_bytes(std::size_t bytes);  // of server.max_buffered_bytes, held by requests
 

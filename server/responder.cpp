@@ -25,6 +25,13 @@ std::string now_text() {
   return http_date(static_cast<long>(wall_us() / 1'000'000));
 }
 
+// Changes `room` to the body's memory, of which a string that has grown may have twice what it needs.
+bool fit(MemoryBudget::Reservation& room, std::string& body) {
+  if (room.resize(body.capacity())) return true;
+  body.shrink_to_fit();
+  return room.resize(body.capacity());
+}
+
 }  // namespace
 
 void Responder::begin_log() {
@@ -60,8 +67,12 @@ void Responder::add_own_headers(Reply& reply) const {
 }
 
 awaitable<Responder::Next> Responder::reply(Reply reply) {
-  MemoryBudget::Reservation room(service_.memory());
-  if (!room.resize(reply.body.capacity()) && reply.body.size() > kAlwaysSentBytes) {
+  return this->reply(std::move(reply), MemoryBudget::Reservation(service_.memory()));
+}
+
+awaitable<Responder::Next> Responder::reply(Reply reply, MemoryBudget::Reservation room) {
+  if (!fit(room, reply.body) && reply.body.size() > kAlwaysSentBytes) {
+    room.release();
     const bool never_fits = reply.body.size() > service_.memory().most_at_once();
     reply = never_fits ? error_reply(answer_too_large(reply.body.size()), 0)
                        : no_room_reply(service_.options().retry_after_s);

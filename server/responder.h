@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "server/http/gatekeeper.h"
+#include "server/http/memory_budget.h"
 #include "server/http/reply.h"
 #include "server/http/wire.h"
 #include "server/openai/service.h"
@@ -38,7 +39,9 @@ class Responder {
   Exchange& exchange() { return exchange_; }
   const Exchange& exchange() const { return exchange_; }
 
-  // Sends a complete answer; a 503 instead if the memory budget has no room for it.
+  // Sends a complete answer; a 503 instead if the memory budget has no room for it. `room`: what the caller has
+  // reserved for the answer already.
+  boost::asio::awaitable<Next> reply(Reply reply, MemoryBudget::Reservation room);
   boost::asio::awaitable<Next> reply(Reply reply);
   // Status line and headers of an event stream, which the caller sends. Chunked, except over HTTP/1.0.
   std::string stream_head();

@@ -68,10 +68,12 @@ Session::Session(std::unique_ptr<Wire> wire, SessionShare share)
       responder_(*wire_, share.service) {}
 
 void Session::drop() {
-  asio::post(wire_->socket().get_executor(), [self = shared_from_this()] {
-    beast::error_code ignored;
-    self->wire_->socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
-  });
+  asio::post(wire_->socket().get_executor(), [self = shared_from_this()] { self->shut_down(); });
+}
+
+void Session::shut_down() {
+  beast::error_code ignored;
+  wire_->socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
 }
 
 awaitable<void> Session::run(ConnectionTable::Id place) {

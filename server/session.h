@@ -39,7 +39,8 @@ class Session : public std::enable_shared_from_this<Session> {
   // Serves the connection to its end; keeps this object alive until then. REQUIRES: `place` is this connection's id in
   // the connection table.
   boost::asio::awaitable<void> run(ConnectionTable::Id place);
-  void drop();  // ends the connection at once; any thread
+  void drop();       // ends the connection at once; any thread
+  void shut_down();  // the same on the connection's I/O thread, or once that has ended
 
  private:
   using Next = Responder::Next;

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "common/clock.h"
@@ -26,6 +27,7 @@ namespace {
 
 constexpr const char* kName = "control.sock";
 constexpr int kBacklog = 8;
+constexpr int kPauseMs = 100;
 constexpr timeval kSendPatience{ControlSocket::kPeerPatience.count(), 0};
 
 [[noreturn]] void fail(const std::string& doing) {
@@ -111,7 +113,12 @@ ControlSocket::ControlSocket(const std::filesystem::path& data_directory, Handle
       ::fchmodat(directory_.get(), kName, 0600, 0) != 0 || ::listen(listening_.get(), kBacklog) != 0) {
     fail("listen on " + (data_directory / kName).string());
   }
-  thread_ = std::thread([this] { run(); });
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    ::unlinkat(directory_.get(), kName, 0);
+    throw Error(ErrorCode::kIo, std::string("cannot start the control socket's thread: ") + error.what());
+  }
 }
 
 ControlSocket::~ControlSocket() {
@@ -146,10 +153,17 @@ void ControlSocket::serve(std::vector<Peer>& peers) const {
 
 void ControlSocket::take_peer(std::vector<Peer>& peers) const {
   FileHandle socket(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!socket || !is_ours(socket.get())) return;
+  if (!socket) return await_descriptor();
+  if (!is_ours(socket.get())) return;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kSendPatience, sizeof kSendPatience);
   if (peers.size() == kMostPeers) peers.erase(peers.begin());
   peers.push_back({std::move(socket), {}, monotonic_us() + std::chrono::microseconds(kPeerPatience).count()});
+}
+
+// Without a free descriptor accept4() fails at once, and poll() reports the same peer again.
+void ControlSocket::await_descriptor() const {
+  pollfd stop{stop_.get(), POLLIN, 0};
+  ::poll(&stop, 1, kPauseMs);
 }
 
 // Answers a complete line. False: the peer is finished, or was silent too long.

@@ -42,6 +42,7 @@ class ControlSocket {
   void run();
   void serve(std::vector<Peer>& peers) const;
   void take_peer(std::vector<Peer>& peers) const;
+  void await_descriptor() const;
   bool awaits_more(Peer& peer) const;
 
   FileHandle directory_, listening_, stop_;

@@ -135,6 +135,7 @@ void Engine::State::finish(Sequence& sequence) {
 
 void Engine::State::finish_unstarted(WaitingRequest waiting, StopReason reason, std::optional<Error> error) {
   RequestSummary summary = summary_of(std::move(waiting.request));
+  summary.figures.prompt_tokens = 0;  // nothing of it was read, so no key pays for it
   summary.figures.submitted_us = waiting.submitted_us;
   summary.figures.finished_us = monotonic_us();
   summary.reason = reason;

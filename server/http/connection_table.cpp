@@ -55,6 +55,14 @@ void ConnectionTable::leave(Id id) {
   remove(id);
 }
 
+// Allocates nothing: a server must end without memory, too.
+void ConnectionTable::close_all() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, entry] : entries_) {
+    if (const auto close = std::exchange(entry.close, {})) close();
+  }
+}
+
 void ConnectionTable::add(Id id, std::function<void()> close, bool in_reserve) {
   Entry entry{.close = std::move(close), .in_reserve = in_reserve, .own = {id}, .place = {}};
   entry.place = entry.own.begin();

@@ -19,8 +19,9 @@ class ConnectionTable {
 
   ConnectionTable(int limit, int reserve) : limit_(limit), reserve_(reserve) {}
 
-  // Adds a connection, which then waits for a request. `close` must end it without blocking; it is called at most once,
-  // by a thread that enters another connection. nullopt: every place has a request in progress.
+  // Adds a connection, which then waits for a request. `close` must end it without blocking or calling the table; it is
+  // called at most once, by a thread that enters another connection or by close_all(). nullopt: every place has a
+  // request in progress.
   std::optional<Id> enter(std::function<void()> close);
   // The kinds of requests that the connection may make now; kNothing: it was closed to make room. It no longer counts
   // as waiting.
@@ -31,6 +32,7 @@ class ConnectionTable {
   void finish(Id id);
   // The connection has ended. All these functions ignore unknown ids.
   void leave(Id id);
+  void close_all();  // closes every connection, which keeps its entry until it leaves
 
  private:
   using Waiting = std::list<Id>;  // finished connections first, then the longest waiting

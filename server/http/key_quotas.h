@@ -67,7 +67,7 @@ class KeyQuotas final : public StepListener {
   // A tenant without a key has no limits.
   Entry enter(TenantId tenant, std::int64_t now_us);
 
-  // Counts each answer, and a prompt once for all its choices.
+  // Counts each answer, and a prompt once for all its choices. A request that never started has a prompt of 0 tokens.
   void on_finished(const RequestSummary& summary) noexcept override;
 
  private:

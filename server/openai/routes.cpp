@@ -229,11 +229,12 @@ std::optional<Error> fault_of(const RequestSummary& summary) {
   return std::nullopt;
 }
 
-std::optional<Error> fault_of(const AnswerChannel::Taken& taken) {
+std::optional<Error> fault_of(const AnswerChannel::Taken& taken, bool streamed) {
   if (taken.no_memory) return Error(ErrorCode::kUnavailable, "the server has no memory for this answer");
   if (taken.overflowed) {
     return Error(ErrorCode::kInvalidArgument, "the answer has more unsent bytes than server.max_answer_bytes allows",
-                 "stream it, or ask for fewer tokens, choices or logprobs");
+                 streamed ? "read the stream faster, or ask for fewer choices or logprobs"
+                          : "stream it, or ask for fewer tokens, choices or logprobs");
   }
   return taken.finished ? fault_of(*taken.finished) : std::nullopt;
 }
@@ -253,7 +254,7 @@ void gather(const AnswerIdentity& who, std::size_t index, AnswerChannel::Taken& 
 
 std::string stream_text(const AnswerIdentity& who, std::size_t choice, const AnswerChannel::Taken& taken,
                         std::span<const Choice> choices) {
-  if (taken.overflowed) return error_event(*fault_of(taken));
+  if (taken.overflowed) return error_event(*fault_of(taken, /*streamed=*/true));
   std::string events;
   const AnswerPart& part = taken.part;
   if (!part.text.empty() || !part.logprobs.empty() || !part.prompt_logprobs.empty())

@@ -74,8 +74,8 @@ Admission admit(Service& service, Endpoint endpoint, std::string_view body, cons
 
 // The error of a finished request without a valid answer; nullopt otherwise.
 std::optional<Error> fault_of(const RequestSummary& summary);
-// The same for output taken from a channel, which may have overflowed.
-std::optional<Error> fault_of(const AnswerChannel::Taken& taken);
+// The same for output taken from a channel, which may have overflowed. `streamed` selects the hint for that.
+std::optional<Error> fault_of(const AnswerChannel::Taken& taken, bool streamed);
 // Adds taken output to the choice `index`; its text and log probabilities only if `kept`.
 void gather(const AnswerIdentity& who, std::size_t index, AnswerChannel::Taken& taken, bool kept, Choice& choice);
 // The events for one choice's taken output, after gather(); after the last choice's end, everything up to [DONE].

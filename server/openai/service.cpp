@@ -81,6 +81,17 @@ void check_scores(const std::vector<Request>& prepared, std::int32_t choices_of_
               "send fewer prompts at a time", "logprobs");
 }
 
+// An echo is written once for each choice, and no budget counts it. So it needs its own limit.
+void check_echoes(const AnswerIdentity& who, std::size_t most_bytes) {
+  std::size_t bytes = 0;
+  for (const std::string& echo : who.echoes) bytes += echo.size() * static_cast<std::size_t>(who.choices_per_prompt);
+  if (bytes <= most_bytes) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "'echo' adds " + std::to_string(bytes) + " bytes of prompts to this answer (their text times n), over " +
+                  std::to_string(most_bytes) + ", server.max_answer_bytes",
+              "ask for fewer choices, send fewer prompts at a time, or leave out 'echo'", "echo");
+}
+
 void check_model(const ServedModel& model, const std::optional<std::string>& wanted) {
   if (!wanted || std::find(model.names.begin(), model.names.end(), *wanted) != model.names.end()) return;
   throw Error(ErrorCode::kNotFound, "the model '" + escape_controls(wanted->substr(0, 128)) + "' does not exist",
@@ -300,6 +311,7 @@ AnswerIdentity Service::generate(CompletionCall call, const Caller& caller, cons
   check_scores(prepared, call.n);
   check_choices(prepared.size() * static_cast<std::size_t>(call.n), served->max_waiting);
   AnswerIdentity who = identify(*served, call, prepared.front());
+  check_echoes(who, options_.max_answer_bytes);
   // Reserved first, so that every submitted request is recorded
   who.requests.reserve(prepared.size() * static_cast<std::size_t>(call.n));
   try {

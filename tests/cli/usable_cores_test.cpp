@@ -5,9 +5,13 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <limits>
 #include <thread>
 
+#include "cli/cgroups.h"
 #include "common/error.h"
+#include "tests/checkpoints/temporary_folder.h"
 
 namespace slip::cli {
 namespace {
@@ -31,6 +35,23 @@ TEST(UsableCores, AreThoseOfTheAffinityMask) {
     EXPECT_FALSE(limited) << "a quota of more than a core does not limit one CPU";
   }
   EXPECT_EQ(usable_cores(), all);
+}
+
+// Bug: only the root's quota counted. systemd writes CPUQuota= into the service's own cgroup, or into a slice above it.
+TEST(UsableCores, TheLeastQuotaOfTheOwnCgroupAndItsAncestorsCounts) {
+  const testing::TemporaryFolder folder;
+  std::filesystem::create_directories(folder.path() / "system.slice/slip.service");
+  const auto membership = folder.write("membership", "0::/system.slice/slip.service\n");
+  const auto quota = [&] { return cpu_quota(own_cgroups(membership, folder.path())); };
+  EXPECT_EQ(quota(), std::numeric_limits<double>::infinity());
+  folder.write("system.slice/cpu.max", "250000 100000\n");
+  EXPECT_EQ(quota(), 2.5);
+  folder.write("system.slice/slip.service/cpu.max", "max 100000\n");
+  EXPECT_EQ(quota(), 2.5);
+  folder.write("system.slice/slip.service/cpu.max", "150000 100000\n");
+  EXPECT_EQ(quota(), 1.5);
+  folder.write("cpu.max", "100000 100000\n");
+  EXPECT_EQ(quota(), 1.0);
 }
 
 // A team of 1,000 threads on two cores never got through the first step: serve did not come up, generate hung.

@@ -52,6 +52,21 @@ TEST(EngineCancels, ARunningAndAWaitingRequest) {
   EXPECT_TRUE(bench.proposer->begun.empty());
 }
 
+// Bug: a call whose last choice found no place in the queue was refused, and its key paid for a prompt that was never
+// read.
+TEST(EngineCancels, ARequestThatNeverStartedHasNoPromptInItsFigures) {
+  Bench bench({}, {.max_running = 1});
+  Answer running, waiting;
+  bench.engine->submit(bench.request(1, running, 400));
+  bench.engine->submit(bench.request(2, waiting));
+  EXPECT_TRUE(bench.engine->step());
+  bench.engine->cancel({1});
+  bench.engine->cancel({2});
+  EXPECT_TRUE(drain(*bench.engine));
+  EXPECT_GT(running.summary.figures.prompt_tokens, 0);
+  EXPECT_EQ(waiting.summary.figures.prompt_tokens, 0);
+}
+
 // Bug: after the last request was cancelled, /metrics kept showing too few free pages, since no step followed.
 TEST(EngineCancels, TheLastRequestAndSaysThatItsPagesAreFree) {
   Bench bench;

@@ -49,6 +49,7 @@ TEST_F(HttpServerTest, BusyConnectionsAreCappedButForProbes) {
   EXPECT_EQ(first.read_reply().status, 200);
   first.close();
   EXPECT_TRUE(eventually([&] { return server_->n_connections() == 1; }));
+  EXPECT_TRUE(eventually([&] { return metrics_.text().find("slipstream:connections 1\n") != std::string::npos; }));
   EXPECT_EQ(ask(get("/v1/models")).status, 200);
   engine_.answer(engine_.request(1));
   EXPECT_EQ(second.read_reply().status, 200) << "a busy connection was not closed for others";
@@ -129,6 +130,26 @@ TEST_F(HttpServerTest, ListeningSurvivesAcceptErrors) {
   ::setrlimit(RLIMIT_NOFILE, &before);
   client.send(get("/healthz"));
   EXPECT_EQ(client.read_reply().status, 200);
+}
+
+// Bug: stop() left all sockets open, so clients waited while the service saved what it had learned.
+TEST_F(HttpServerTest, StoppingEndsEveryConnection) {
+  engine_.hold = true;
+  start();
+  const std::uint16_t port = server_->port();
+  RawClient idle(port), streaming(port), silent(port);
+  idle.send(get("/healthz"));
+  EXPECT_EQ(idle.read_reply().status, 200);
+  streaming.send(post(kStream));
+  ASSERT_TRUE(streaming.read_until(": waiting\n\n"));
+  ASSERT_TRUE(eventually([&] { return server_->n_connections() == 3; }));
+  server_->stop();
+  for (RawClient* client : {&idle, &streaming, &silent}) {
+    client->read_to_end();
+    EXPECT_FALSE(client->timed_out());
+  }
+  EXPECT_THROW(RawClient late(port), std::runtime_error);
+  EXPECT_EQ(server_->port(), port);
 }
 
 TEST_F(HttpServerTest, APortInUseIsSaid) {

@@ -160,6 +160,30 @@ TEST_F(HttpServerTest, ScoresAreBounded) {
   EXPECT_EQ(ask_for(2049, R"("echo":true)").status, 200);
 }
 
+// Bug: the prompt was repeated for each choice outside every limit of memory, so 4 MB times 128.
+TEST_F(HttpServerTest, EchoesAreBounded) {
+  options_.max_answer_bytes = 5000;
+  max_positions_ = 4096;
+  start();
+  const auto ask_for = [&](int n, const std::string& fields) {
+    return ask(
+        post(R"({"prompt":")" + std::string(1000, 'a') + R"(","max_tokens":4,"n":)" + std::to_string(n) + fields + "}",
+             "/v1/completions"));
+  };
+  const std::string echo = R"(,"echo":true)";
+  EXPECT_EQ(ask_for(5, echo).status, 200);
+  for (const std::string& fields : {echo, echo + R"(,"stream":true)"}) {
+    const auto refused = ask_for(6, fields);
+    EXPECT_EQ(refused.status, 400);
+    EXPECT_EQ(error_of(refused)["param"], "echo");
+    const auto message = error_of(refused)["message"].get<std::string>();
+    for (const char* part : {"6000 bytes", "over 5000", "server.max_answer_bytes", "fewer choices"}) {
+      EXPECT_NE(message.find(part), std::string::npos) << message;
+    }
+  }
+  EXPECT_EQ(ask_for(6, "").status, 200);
+}
+
 TEST_F(HttpServerTest, StreamsOfSeveralChoicesEndTogether) {
   start();
   const auto reply = ask(post(R"({"messages":[{"role":"user","content":"hi"}],"n":3,"stream":true})"));

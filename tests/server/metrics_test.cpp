@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "common/log.h"
 
@@ -89,6 +90,23 @@ TEST(Metrics, StepsAddUp) {
   EXPECT_TRUE(has(text, "slipstream:draft_seconds_total 1"));
   EXPECT_TRUE(has(text, "slipstream:verify_seconds_total 2"));
   EXPECT_TRUE(has(text, "slipstream:swap_stall_seconds_count 2"));
+}
+
+// Bug: two I/O threads counted and then set the gauge, and where the older count was set last it stayed.
+TEST(Metrics, ConnectionsAreCountedByAnyThread) {
+  Metrics metrics;
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      metrics.on_connection_opened();
+      for (int n = 0; n < 20'000; ++n) {
+        metrics.on_connection_opened();
+        metrics.on_connection_closed();
+      }
+    });
+  }
+  threads.clear();  // joins them
+  EXPECT_TRUE(has(metrics.text(), "slipstream:connections 2"));
 }
 
 TEST(Metrics, SeriesAreBounded) {

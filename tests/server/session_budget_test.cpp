@@ -23,6 +23,22 @@ TEST_F(SessionBudgetTest, AnAnswerBeyondItsBufferEnds) {
   EXPECT_TRUE(engine_.wait_for([](const FakeEngine& engine) { return !engine.cancelled().empty(); }));
 }
 
+// Bug: a client that streamed was told to stream.
+TEST_F(SessionBudgetTest, AStreamBeyondItsBufferIsToldToReadFaster) {
+  options_.max_answer_bytes = 5000;
+  options_.heartbeat = std::chrono::minutes(10);  // it would be the first byte of a stream that fails late
+  engine_.hold = true;
+  start();
+  RawClient client(server_->port());
+  client.send(post(kStream));
+  engine_.request(0).sink->on_tokens({{7}, std::string(5001, 'x'), {}});
+  const auto reply = client.read_reply();
+  EXPECT_EQ(reply.status, 400);
+  const auto message = error_of(reply)["message"].get<std::string>();
+  EXPECT_NE(message.find("read the stream faster"), std::string::npos) << message;
+  EXPECT_EQ(message.find("stream it"), std::string::npos) << message;
+}
+
 // It ran to its end and was a 503 with Retry-After then, so that clients asked for all of it again.
 TEST_F(SessionBudgetTest, AnAnswerThatFitsIntoNoBudgetIsNoReasonToTryAgain) {
   options_.max_body_bytes = options_.max_answer_bytes = 1 << 18;
@@ -57,6 +73,45 @@ TEST_F(SessionBudgetTest, AnAnswerThatFillsTheBudgetByItselfIsNoReasonToTryAgain
   EXPECT_EQ(reply.status, 400);
   EXPECT_FALSE(reply.headers.contains("retry-after"));
   EXPECT_NE(error_of(reply)["message"].get<std::string>().find("server.max_buffered_bytes"), std::string::npos);
+}
+
+// Bug: the parts of an answer that is not streamed are small, so it took what is kept for short requests.
+TEST_F(SessionBudgetTest, AnAnswerThatGrowsInSmallPartsLeavesShortRequestsTheirRoom) {
+  constexpr std::size_t kPartBytes = 100'000;
+  engine_.hold = true;
+  start();
+  MemoryBudget& memory = service_->memory();
+  MemoryBudget::Reservation others(memory);
+  ASSERT_TRUE(others.resize(memory.most_at_once() - kPartBytes * 3 / 2));
+  RawClient client(server_->port());
+  client.send(post(kChat));
+  const Request held = engine_.request(0);
+  held.sink->on_tokens({{7}, std::string(kPartBytes, 'x'), {}});
+  std::this_thread::sleep_for(milliseconds(50));  // the first part is taken by itself
+  held.sink->on_tokens({{7}, std::string(kPartBytes, 'x'), {}});
+  ASSERT_TRUE(engine_.wait_for([](const FakeEngine& engine) { return !engine.cancelled().empty(); }));
+  EXPECT_EQ(client.read_reply().status, 503);
+  EXPECT_TRUE(eventually([&] { return memory.used() == others.bytes(); }));
+}
+
+// Bug: a finished answer gave its room back and reserved up to twice as much, so it was thrown away as a 503 where
+// others had taken the rest.
+TEST_F(SessionBudgetTest, AFinishedAnswerKeepsItsRoom) {
+  constexpr std::size_t kBytes = 300'000;
+  engine_.hold = true;
+  start();
+  MemoryBudget& memory = service_->memory();
+  MemoryBudget::Reservation others(memory);
+  ASSERT_TRUE(others.resize(memory.most_at_once() - kBytes - 8192));
+  RawClient client(server_->port());
+  client.send(post(kChat));
+  const Request held = engine_.request(0);
+  held.sink->on_tokens({{7}, std::string(kBytes, 'x'), {}});
+  engine_.finish(held, StopReason::kEndToken);
+  const auto reply = client.read_reply();
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_NE(reply.body.find(std::string(kBytes, 'x')), std::string::npos);
+  EXPECT_TRUE(eventually([&] { return memory.used() == others.bytes(); }));
 }
 
 // 150 bodies that never ended held 620 MiB.

@@ -3,14 +3,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <ctime>
 #include <fstream>
+#include <functional>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "common/error.h"
@@ -74,14 +79,32 @@ TEST(ControlSocket, AServiceThatDoesNotAnswerIsUnavailableAfterAWhile) {
   }
 }
 
-// Connected to the control socket of `folder`, and silent.
-FileHandle peer_of(const testing::TemporaryFolder& folder) {
+// Bug: std::system_error left the constructor, so a service that could run without this channel ended. No thread has a
+// stack as large as all addresses.
+TEST(ControlSocket, WithoutAThreadItIsAnErrorAndNoSocketIsLeft) {
+  const testing::TemporaryFolder folder;
+  pthread_attr_t usual{}, too_large{};
+  ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(::pthread_attr_init(&too_large), 0);
+  ASSERT_EQ(::pthread_attr_setstacksize(&too_large, std::size_t{1} << 47), 0);
+  ASSERT_EQ(::pthread_setattr_default_np(&too_large), 0);
+  EXPECT_THROW(ControlSocket(folder.path(), [](const std::string& line) { return line; }), Error);
+  EXPECT_EQ(::pthread_setattr_default_np(&usual), 0);
+  ::pthread_attr_destroy(&too_large);
+  ::pthread_attr_destroy(&usual);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "control.sock"));
+}
+
+// Connected to the control socket of `folder`, and silent. Calls `before_connecting` once its own socket exists.
+FileHandle peer_of(
+    const testing::TemporaryFolder& folder, const std::function<void()>& before_connecting = [] {}) {
   const std::string path = (folder.path() / "control.sock").string();
   EXPECT_LT(path.size(), sizeof(sockaddr_un::sun_path));
   FileHandle peer(::socket(AF_UNIX, SOCK_STREAM, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof address.sun_path - 1);
+  before_connecting();
   EXPECT_EQ(::connect(peer.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   return peer;
 }
@@ -98,6 +121,24 @@ TEST(ControlSocket, SilentPeersHoldUpNobody) {
   EXPECT_LT(std::chrono::steady_clock::now() - begun, ControlSocket::kPeerPatience);
   char byte = 0;
   EXPECT_EQ(::recv(silent.back().get(), &byte, 1, 0), 0) << "closed once its time is over";
+}
+
+// Bug: while the process had no descriptor left, the socket's thread took a whole core. The limit leaves poll() the two
+// that it asks about. This process holds the lowest ones, so none is free for the peer.
+TEST(ControlSocket, WaitsForADescriptorWithoutSpinning) {
+  const testing::TemporaryFolder folder;
+  const ControlSocket socket(folder.path(), [](const std::string&) { return std::string("fine"); });
+  EXPECT_EQ(ask_service(folder.path(), "one"), "fine");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{2, before.rlim_max};
+  const FileHandle peer = peer_of(folder, [&] { ::setrlimit(RLIMIT_NOFILE, &none); });
+  const std::clock_t begun = std::clock();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const std::clock_t worked = std::clock() - begun;
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_LT(worked, CLOCKS_PER_SEC / 10) << "processor time of all threads";
+  EXPECT_EQ(ask_service(folder.path(), "two"), "fine");
 }
 
 // Whoever hangs up or says too much costs the next one nothing.

@@ -89,6 +89,20 @@ TEST(ConnectionTable, TheReserveBecomesOrdinaryWhenThereIsRoom) {
   EXPECT_EQ(bench.table.begin_request(*next), Right::kProbes);
 }
 
+TEST(ConnectionTable, AllAreClosedOnce) {
+  Bench bench(2, 1);
+  const auto busy = bench.enter(), waiting = bench.enter();
+  bench.table.begin_request(*busy);
+  bench.table.close_all();
+  EXPECT_THAT(bench.closed, ::testing::UnorderedElementsAre(0, 1));
+  bench.table.close_all();
+  bench.table.leave(*busy);
+  EXPECT_TRUE(bench.enter());
+  EXPECT_TRUE(bench.enter());
+  EXPECT_EQ(bench.table.begin_request(*waiting), Right::kNothing) << "it gave way";
+  EXPECT_EQ(bench.closed.size(), 2U);
+}
+
 TEST(ConnectionTable, AnyOrderOfCallsKeepsTheBounds) {
   constexpr int kLimit = 5, kReserve = 3;
   Bench bench(kLimit, kReserve);

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/cgroups.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/checkpoints/temporary_folder.h"
+
+namespace slip::cli {
+namespace {
+
+using Paths = std::vector<std::filesystem::path>;
+
+TEST(OwnCgroups, AreTheOwnOneAndItsAncestorsTheNearestFirst) {
+  const testing::TemporaryFolder folder;
+  const auto own = [&](const char* membership) { return own_cgroups(folder.write("own", membership), "/root"); };
+  EXPECT_EQ(own("4:memory:/other\n0::/a.slice/b.service\n"),
+            (Paths{"/root/a.slice/b.service", "/root/a.slice", "/root"}));
+  EXPECT_EQ(own("0::/\n"), Paths{"/root"}) << "in a container";
+  EXPECT_EQ(own("4:memory:/other\n"), Paths{"/root"}) << "only v1";
+  EXPECT_EQ(own_cgroups(folder.path() / "none", "/root"), Paths{"/root"}) << "no /proc";
+}
+
+}  // namespace
+}  // namespace slip::cli
