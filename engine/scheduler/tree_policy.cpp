@@ -11,9 +11,13 @@ namespace {
 constexpr double kPassRatio = 1.15;  // a pass over the whole budget, relative to one over one row
 constexpr std::int32_t kMostDepth = 8;
 
-double expected_tokens(std::int32_t nodes, double alpha, double alpha_deeper) {
-  double sum = 0, next = alpha;
-  for (std::int32_t i = 0; i < nodes; ++i, next *= alpha_deeper) sum += next;
+double deeper_alpha(const DraftOutlook& outlook) {
+  return outlook.alpha_deeper.value_or(outlook.alpha);
+}
+
+double expected_tokens(std::int32_t nodes, const DraftOutlook& outlook) {
+  double sum = 0, next = outlook.alpha;
+  for (std::int32_t i = 0; i < nodes; ++i, next *= deeper_alpha(outlook)) sum += next;
   return sum;
 }
 
@@ -50,26 +54,29 @@ void TreePolicy::choose(std::span<const DraftOutlook> outlooks, std::int32_t /*p
   if (kind_ == PolicyKind::kAdaServe) require(outlooks, step_us);
   double tokens = n;
   std::int32_t n_drafted = 0;
+  const double pass_price = curve.drafting.depth_us * n / plain_us;
   for (std::size_t i = 0; i < outlooks.size(); ++i) {
     const DraftOutlook& outlook = outlooks[i];
-    DraftOrder& order = orders[i];
-    order.length.guessed = outlook.most == 0;
-    order.most = order.length.nodes = std::min(shape.depth, order.length.guessed ? outlook.guesses.most : outlook.most);
-    if (order.length.guessed || outlook.rates == nullptr) continue;
-    order.wants_probability = true;
-    order.width = shape.width;
-    const double deeper = outlook.alpha_deeper.value_or(outlook.alpha);
-    if (options_.stop_early) {
-      const double pass_price = curve.drafting.depth_us * n / plain_us;
-      order.stop = {outlook.rates, deeper, /*row_price=*/0, pass_price};
-    }
-    tokens += expected_tokens(order.most, outlook.alpha, deeper);
-    n_drafted += order.most;
+    orders[i] = order_of(outlook, shape, pass_price);
+    if (orders[i].length.guessed) continue;
+    tokens += expected_tokens(orders[i].most, outlook);
+    n_drafted += orders[i].most;
   }
   for (DraftOrder& order : orders) {
     if (order.length.guessed || n_drafted == 0) continue;
     order.saved_us = (tokens * plain_us / n - step_us) * order.most / n_drafted;
   }
+}
+
+DraftOrder TreePolicy::order_of(const DraftOutlook& outlook, TreeShape shape, double pass_price) const {
+  DraftOrder order;
+  order.length.guessed = outlook.most == 0;
+  order.most = order.length.nodes = std::min(shape.depth, order.length.guessed ? outlook.guesses.most : outlook.most);
+  if (order.length.guessed || outlook.rates == nullptr) return order;
+  order.wants_probability = true;
+  order.width = shape.width;
+  if (options_.stop_early) order.stop = {outlook.rates, deeper_alpha(outlook), /*row_price=*/0, pass_price};
+  return order;
 }
 
 void TreePolicy::require(std::span<const DraftOutlook> outlooks, double step_us) {

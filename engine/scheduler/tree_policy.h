@@ -52,6 +52,8 @@ class TreePolicy final : public SpeculationPolicy {
               std::vector<std::uint8_t>& keep) override;
 
  private:
+  // `pass_price`: tokens that plain decoding would bring in the time of a draft pass.
+  DraftOrder order_of(const DraftOutlook& outlook, TreeShape shape, double pass_price) const;
   void require(std::span<const DraftOutlook> outlooks, double step_us);
 
   PolicyKind kind_;
