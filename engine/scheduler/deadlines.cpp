@@ -2,6 +2,7 @@
 #include "engine/scheduler/deadlines.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 
 namespace slip {
@@ -10,6 +11,8 @@ namespace {
 constexpr std::int32_t kLeastPromptRows = 8;  // where a pass takes about as long as with one row
 constexpr std::int64_t kPatienceUs = 5'000'000;
 constexpr double kWorthWhenLate = 4;
+constexpr double kStepsInHand = 4;  // beside prompts
+constexpr double kNearlyLate = 2;   // steps that a sequence is ahead by, and that who leaves out one must be ahead by
 
 bool has_pace(const DeadlineLoad& load) {
   return load.n_pending == 1 && load.slo.tpot_us > 0;
@@ -57,9 +60,21 @@ std::int32_t prompt_rows_in_time(std::span<const DeadlineLoad> loads, const Step
   for (const DeadlineLoad& load : loads) {
     if (has_pace(load) && can_be_on_time(load, forecast)) longest_us = std::min(longest_us, slack_us(load));
   }
-  const double rows = (longest_us - forecast.decode_us) / forecast.prompt_row_us;
+  const double rows = (longest_us - (1 + kStepsInHand) * forecast.decode_us) / forecast.prompt_row_us;
   if (rows >= most) return most;
   return std::min(most, std::max(kLeastPromptRows, static_cast<std::int32_t>(rows)));
+}
+
+void leave_out_who_is_ahead(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most,
+                            std::vector<std::uint8_t>& leaves_out) {
+  leaves_out.assign(loads.size(), 0);
+  if (!(forecast.prompt_row_us > 0)) return;
+  const double nearly_us = kNearlyLate * forecast.decode_us, ahead_us = nearly_us + most * forecast.prompt_row_us;
+  const bool any_late = std::any_of(loads.begin(), loads.end(), [&](const DeadlineLoad& load) {
+    return has_pace(load) && can_be_on_time(load, forecast) && slack_us(load) < nearly_us;
+  });
+  if (!any_late) return;
+  for (std::size_t i = 0; i < loads.size(); ++i) leaves_out[i] = has_pace(loads[i]) && slack_us(loads[i]) > ahead_us;
 }
 
 double worth_of_token(const DeadlineLoad& load, const StepForecast& forecast) {

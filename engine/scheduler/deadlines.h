@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "engine/scheduler/slo_targets.h"
 
@@ -40,10 +41,23 @@ double slack_us(const DeadlineLoad& load);
 // without a target, since serving it first would only make others late. Pure.
 bool can_be_on_time(const DeadlineLoad& load, const StepForecast& forecast);
 
-// Rows of prompts that the next step may read, at most `most`, so that every sequence that can be on time is. At least
-// a few, so that prompts end. All of `most` in three cases: nobody has a target, a prompt's own target is at risk, or a
-// prompt has waited for five seconds. Pure.
+// What the next step concedes to sequences with targets.
+struct Concessions {
+  std::int32_t prompt_rows = 0;          // that it may read
+  std::vector<std::uint8_t> leaves_out;  // by sequence: 1 if it has no part in the step
+};
+
+// Rows of prompts that the next step may read, at most `most`, so that every sequence that can be on time is, and has
+// a few steps in hand: a step takes longer than predicted, or fewer tokens are accepted. At least a few rows, so that
+// prompts end. All of `most` in three cases: nobody has a target, a prompt's own target is at risk, or a prompt has
+// waited for five seconds. Pure.
 std::int32_t prompt_rows_in_time(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most);
+
+// Marks the sequences that leave out the next step: if somebody is late or nearly so, those that are ahead of their own
+// target by two steps and the time in which a step reads `most` rows of prompts. Their rows would make the step longer
+// for those that need it. Somebody always has a part. Pure.
+void leave_out_who_is_ahead(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most,
+                            std::vector<std::uint8_t>& leaves_out);
 
 // What a token of this sequence is worth to the choice of draft lengths: more than 1 while it is late and can be on
 // time. Pure.

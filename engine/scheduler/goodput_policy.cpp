@@ -14,9 +14,10 @@ constexpr double kProbeShare = 0.005, kMostProbeUs = 10'000;
 
 }  // namespace
 
-std::int32_t GoodputPolicy::prompt_rows(std::span<const DeadlineLoad> loads, const StepForecast& forecast,
-                                        std::int32_t most) const {
-  return prompt_rows_in_time(loads, forecast, most);
+void GoodputPolicy::concede(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most_rows,
+                            Concessions& concessions) const {
+  concessions.prompt_rows = prompt_rows_in_time(loads, forecast, most_rows);
+  leave_out_who_is_ahead(loads, forecast, most_rows, concessions.leaves_out);
 }
 
 void GoodputPolicy::add_step(double us) {

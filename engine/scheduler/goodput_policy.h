@@ -10,14 +10,14 @@
 namespace slip {
 
 // The default: what gives the most tokens in the step's time, by measured acceptance rates and step times (SmartSpec,
-// arXiv 2406.14066, with a length for each sequence). The tokens of a sequence that is late count more, and prompts
-// wait for sequences that would become late.
+// arXiv 2406.14066, with a length for each sequence). The tokens of a sequence that is late count more, and for
+// it prompts wait, and sequences that are ahead of their targets.
 class GoodputPolicy final : public SpeculationPolicy {
  public:
   explicit GoodputPolicy(PolicyOptions options) : options_(options) {}
 
-  std::int32_t prompt_rows(std::span<const DeadlineLoad> loads, const StepForecast& forecast,
-                           std::int32_t most) const override;
+  void concede(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most_rows,
+               Concessions& concessions) const override;
   void choose(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
               std::vector<DraftOrder>& orders) override;
   void add_step(double us) override;

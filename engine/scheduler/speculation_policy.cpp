@@ -38,9 +38,10 @@ class FixedPolicy final : public SpeculationPolicy {
 
 }  // namespace
 
-std::int32_t SpeculationPolicy::prompt_rows(std::span<const DeadlineLoad> /*loads*/, const StepForecast& /*forecast*/,
-                                            std::int32_t most) const {
-  return most;
+void SpeculationPolicy::concede(std::span<const DeadlineLoad> loads, const StepForecast& /*forecast*/,
+                                std::int32_t most_rows, Concessions& concessions) const {
+  concessions.prompt_rows = most_rows;
+  concessions.leaves_out.assign(loads.size(), 0);
 }
 
 std::unique_ptr<SpeculationPolicy> make_policy(PolicyKind kind, PolicyOptions options) {

@@ -35,10 +35,10 @@ struct PolicyOptions {
 class SpeculationPolicy {
  public:
   virtual ~SpeculationPolicy() = default;
-  // Rows of prompts that the next step may read, at most `most`. `loads`: all running sequences; empty: none has a
-  // target.
-  virtual std::int32_t prompt_rows(std::span<const DeadlineLoad> loads, const StepForecast& forecast,
-                                   std::int32_t most) const;
+  // What the next step concedes to targets. It reads at most `most_rows` rows of prompts. `loads`: all running
+  // sequences; empty: none has a target.
+  virtual void concede(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most_rows,
+                       Concessions& concessions) const;
   // Fills an order for each outlook. The step also reads `prompt_rows` rows of prompts.
   virtual void choose(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
                       std::vector<DraftOrder>& orders) = 0;

@@ -148,6 +148,7 @@ struct Engine::State {
   std::map<std::pair<DraftId, DrawMethod>, ChoiceRates> choice_rates_;
   std::vector<DeadlineLoad> deadlines_;  // [n_running]; empty: no sequence has a target
   StepForecast forecast_;                // of this step
+  Concessions concessions_;              // of this step, if a sequence has a target
   std::int32_t prompt_limit_ = 0;        // rows of prompts in this step
   std::int64_t read_us_ = 0;             // that drafts read committed tokens in this step
   // Arguments of the functions that do a stage's work, in the order of `running`; kept for their memory.

@@ -96,7 +96,7 @@ DeadlineLoad Engine::State::deadline_of(std::size_t i, std::int64_t now_us) cons
   return load;
 }
 
-// Limits the prompts of this step to what the targets of running answers allow.
+// Limits the prompts of this step to what the targets of running answers allow, and leaves out who is ahead of them.
 void Engine::State::look_at_deadlines() {
   prompt_limit_ = runs_background() ? std::min(kBackgroundPromptRows, options.prefill_chunk) : options.prefill_chunk;
   deadlines_.clear();
@@ -110,7 +110,11 @@ void Engine::State::look_at_deadlines() {
     rows += loads_[i].n_pending == 1 ? 1 + (figures.steps > 0 ? figures.proposed / figures.steps : 0) : 0;
   }
   forecast_.decode_us = step_curve_.curve().pass_us(rows);
-  prompt_limit_ = policy->prompt_rows(deadlines_, forecast_, options.prefill_chunk);
+  policy->concede(deadlines_, forecast_, options.prefill_chunk, concessions_);
+  prompt_limit_ = concessions_.prompt_rows;
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    if (concessions_.leaves_out[i] != 0) loads_[i].n_pending = 0;
+  }
 }
 
 // What a row of a prompt adds to a step, smoothed.

@@ -194,5 +194,28 @@ TEST(Simulate, NegativeAFixedLengthIsMuchSlowerSomewhere) {
   EXPECT_GT(mean_e2e_ms(with_fixed(5, 0.1), arrivals), 1.1 * mean_e2e_ms(with_fixed(0, 0.1), arrivals));
 }
 
+// ---- targets
+
+// A target of AdaServe's kind of load: three in five requests want the time of a plain step for each token.
+double attainment(PolicyKind policy, bool deadlines, double rate) {
+  Simulation simulation = usual(0.6);
+  simulation.options.policy = policy;
+  simulation.options.deadlines = deadlines;
+  auto arrivals = poisson_arrivals(rate, 60, 96, 3);
+  const std::vector<SloTargets> targets{{.tpot_us = 10'000}, {.tpot_us = 24'000}, {.tpot_us = 80'000}};
+  draw_targets(targets, std::vector{60.0, 20.0, 20.0}, 3, arrivals);
+  return summarize({simulate(simulation, arrivals)})["attainment"].get<double>();
+}
+
+TEST(Simulate, PlanningForTargetsBeatsTheOtherPolicies) {
+  for (const double rate : {10.0, 12.0, 14.0}) {
+    const double planned = attainment(PolicyKind::kGoodput, true, rate);
+    EXPECT_GT(planned, attainment(PolicyKind::kGoodput, false, rate) + 0.02) << rate << " requests/s, targets ignored";
+    for (const PolicyKind policy : {PolicyKind::kAdaServe, PolicyKind::kEqualGreedy, PolicyKind::kGlobalGreedy}) {
+      EXPECT_GT(planned, attainment(policy, true, rate) - 0.01) << rate << " requests/s, " << policy_name(policy);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace slip

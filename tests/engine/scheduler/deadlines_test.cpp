@@ -58,8 +58,9 @@ TEST(Deadlines, TheStricterTargetHolds) {
 }
 
 TEST(Deadlines, PromptsGetTheTimeThatTheTightestAnswerLeaves) {
-  EXPECT_EQ(rows({decoding(), prompt(300, 0)}), 100) << "50 ms beside decoding";
-  EXPECT_EQ(rows({decoding(), decoding(18'000), prompt(300, 0)}), 48) << "18 · 13 − 200 = 34 ms";
+  EXPECT_EQ(rows({decoding(), prompt(300, 0)}), 20) << "10 ms beside this step's decoding and that of four more";
+  EXPECT_EQ(rows({decoding(), decoding(18'000), prompt(300, 0)}), 8) << "18 · 13 − 200 = 34 ms";
+  EXPECT_EQ(rows({decoding(24'000), prompt(300, 0)}), 124) << "24 · 13 − 200 = 112 ms";
   EXPECT_EQ(rows({decoding(40'000), prompt(300, 0)}), 256);
 }
 
@@ -80,7 +81,7 @@ TEST(Deadlines, AnAnswerThatCannotBeOnTimeHoldsNobodyUp) {
   EXPECT_FALSE(can_be_on_time(decoding(4'000), kForecast)) << "two tokens a step of 10 ms";
   EXPECT_TRUE(can_be_on_time(decoding(5'000), kForecast));
   EXPECT_EQ(rows({decoding(4'000), prompt(300, 0)}), 256);
-  EXPECT_EQ(rows({decoding(4'000), decoding(), prompt(300, 0)}), 100);
+  EXPECT_EQ(rows({decoding(4'000), decoding(), prompt(300, 0)}), 20);
 }
 
 TEST(Deadlines, APromptAtRiskIsReadAtOnce) {
@@ -88,6 +89,23 @@ TEST(Deadlines, APromptAtRiskIsReadAtOnce) {
   EXPECT_EQ(rows({decoding(15'000), prompt(300, 700'000, 1'000'000)}), 256);
   EXPECT_EQ(rows({decoding(15'000), prompt(300, 4'999'999)}), 8);
   EXPECT_EQ(rows({decoding(15'000), prompt(300, 5'000'000)}), 256) << "no prompt waits for ever";
+}
+
+// Two steps and 256 rows take 148 ms.
+TEST(Deadlines, WhoIsAheadLeavesTheStepToWhoIsLate) {
+  const auto left_out = [](const std::vector<DeadlineLoad>& loads, const StepForecast& forecast = kForecast) {
+    std::vector<std::uint8_t> leaves_out;
+    leave_out_who_is_ahead(loads, forecast, 256, leaves_out);
+    return leaves_out;
+  };
+  using Left = std::vector<std::uint8_t>;
+  const DeadlineLoad late = decoding(15'000), ahead = decoding(27'000), nearly_ahead = decoding(26'000);
+  EXPECT_EQ(left_out({late, ahead, nearly_ahead}), (Left{0, 1, 0}));
+  EXPECT_EQ(left_out({late, decoding(0), prompt(300, 0)}), (Left{0, 0, 0})) << "without a target nobody is ahead";
+  EXPECT_EQ(left_out({decoding(), ahead}), (Left{0, 0})) << "nobody is late";
+  EXPECT_EQ(left_out({decoding(4'000), ahead}), (Left{0, 0})) << "who cannot be on time holds nobody up";
+  EXPECT_EQ(left_out({late, ahead}, {.decode_us = 10'000}), (Left{0, 0})) << "what a row takes is not known yet";
+  EXPECT_EQ(left_out({}), Left{});
 }
 
 TEST(Deadlines, TokensOfALateAnswerAreWorthMoreIfItCanCatchUp) {

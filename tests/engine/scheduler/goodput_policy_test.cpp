@@ -83,12 +83,20 @@ TEST(GoodputPolicy, AProbeThatIsDearComesSeldomButComes) {
   EXPECT_NEAR(probes, kSteps * 0.005 * 10'000 / 50'000, 2);
 }
 
-TEST(GoodputPolicy, PromptsWaitForWhoWouldBeLate) {
-  const std::vector<DeadlineLoad> loads{{.slo = {.tpot_us = 12'000}, .since_us = 1'000}, {.n_pending = 500}};
-  const GoodputPolicy policy({});
-  EXPECT_LT(policy.prompt_rows(loads, {.decode_us = 10'000, .prompt_row_us = 1'000}, 256), 256);
-  EXPECT_EQ(policy.prompt_rows({}, {.decode_us = 10'000, .prompt_row_us = 1'000}, 256), 256);
-  EXPECT_EQ(make_policy(PolicyKind::kAdaServe, {})->prompt_rows(loads, {10'000, 1'000}, 256), 256);
+TEST(GoodputPolicy, PromptsAndWhoIsAheadWaitForWhoWouldBeLate) {
+  const std::vector<DeadlineLoad> loads{{.slo = {.tpot_us = 12'000}, .since_us = 1'000},
+                                        {.n_pending = 500},
+                                        {.slo = {.tpot_us = 1'000'000}, .since_us = 1'000, .n_done = 9}};
+  const StepForecast forecast{.decode_us = 10'000, .prompt_row_us = 1'000};
+  Concessions conceded;
+  GoodputPolicy({}).concede(loads, forecast, 256, conceded);
+  EXPECT_LT(conceded.prompt_rows, 256);
+  EXPECT_EQ(conceded.leaves_out, (std::vector<std::uint8_t>{0, 0, 1}));
+  GoodputPolicy({}).concede({}, forecast, 256, conceded);
+  EXPECT_EQ(conceded.prompt_rows, 256);
+  make_policy(PolicyKind::kAdaServe, {})->concede(loads, forecast, 256, conceded);
+  EXPECT_EQ(conceded.prompt_rows, 256);
+  EXPECT_EQ(conceded.leaves_out, (std::vector<std::uint8_t>{0, 0, 0}));
 }
 
 }  // namespace
