@@ -11,8 +11,8 @@ namespace {
 constexpr std::int32_t kLeastPromptRows = 8;  // where a pass takes about as long as with one row
 constexpr std::int64_t kPatienceUs = 5'000'000;
 constexpr double kWorthWhenLate = 4;
-constexpr double kStepsInHand = 4;  // beside prompts
-constexpr double kNearlyLate = 2;   // steps that a sequence is ahead by, and that who leaves out one must be ahead by
+constexpr std::int32_t kSoonTokens = 16;
+constexpr double kStepsInHand = 4;
 
 bool has_pace(const DeadlineLoad& load) {
   return load.n_pending == 1 && load.slo.tpot_us > 0;
@@ -48,17 +48,23 @@ double slack_us(const DeadlineLoad& load) {
          static_cast<double>(load.since_us);
 }
 
+double slack_soon_us(const DeadlineLoad& load, const StepForecast& forecast) {
+  const double won_back_us = static_cast<double>(load.slo.tpot_us) - forecast.decode_us / load.tokens_per_step;
+  return slack_us(load) + std::min(kSoonTokens, load.remaining) * won_back_us;
+}
+
 bool can_be_on_time(const DeadlineLoad& load, const StepForecast& forecast) {
   return forecast.decode_us <= static_cast<double>(load.slo.tpot_us) * load.tokens_per_step;
 }
 
 std::int32_t prompt_rows_in_time(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most) {
-  if (!(forecast.prompt_row_us > 0)) return most;
+  if (!(forecast.prompt_row_us > 0) || forecast.has_queue) return most;
   if (std::any_of(loads.begin(), loads.end(), [&](const auto& load) { return is_pressing(load, forecast); }))
     return most;
   double longest_us = std::numeric_limits<double>::infinity();
   for (const DeadlineLoad& load : loads) {
-    if (has_pace(load) && can_be_on_time(load, forecast)) longest_us = std::min(longest_us, slack_us(load));
+    if (!has_pace(load) || !can_be_on_time(load, forecast)) continue;
+    longest_us = std::min(longest_us, slack_soon_us(load, forecast));
   }
   const double rows = (longest_us - (1 + kStepsInHand) * forecast.decode_us) / forecast.prompt_row_us;
   if (rows >= most) return most;
@@ -69,9 +75,9 @@ void leave_out_who_is_ahead(std::span<const DeadlineLoad> loads, const StepForec
                             std::vector<std::uint8_t>& leaves_out) {
   leaves_out.assign(loads.size(), 0);
   if (!(forecast.prompt_row_us > 0)) return;
-  const double nearly_us = kNearlyLate * forecast.decode_us, ahead_us = nearly_us + most * forecast.prompt_row_us;
+  const double in_hand_us = kStepsInHand * forecast.decode_us, ahead_us = in_hand_us + most * forecast.prompt_row_us;
   const bool any_late = std::any_of(loads.begin(), loads.end(), [&](const DeadlineLoad& load) {
-    return has_pace(load) && can_be_on_time(load, forecast) && slack_us(load) < nearly_us;
+    return has_pace(load) && can_be_on_time(load, forecast) && slack_soon_us(load, forecast) < in_hand_us;
   });
   if (!any_late) return;
   for (std::size_t i = 0; i < loads.size(); ++i) leaves_out[i] = has_pace(loads[i]) && slack_us(loads[i]) > ahead_us;

@@ -17,7 +17,8 @@ struct DeadlineLoad {
   // preempted: 0, with no target for the first token.
   std::int64_t since_us = 0;
   std::int32_t n_done = 0;     // tokens of the answer after the first one
-  double tokens_per_step = 1;  // that its steps commit
+  std::int32_t remaining = 0;  // tokens that it may still get
+  double tokens_per_step = 1;  // that its steps are expected to commit
 };
 
 // The targets that steps are planned by: a time for the whole answer becomes one for the first token and, behind that,
@@ -25,10 +26,11 @@ struct DeadlineLoad {
 // there is no token yet. The stricter one holds where a request has both. Pure.
 SloTargets planned_targets(const SloTargets& slo, std::int64_t ttft_us, std::int32_t most_tokens);
 
-// The predicted times of the next step.
+// The predicted times of the next step, and what waits behind it.
 struct StepForecast {
   double decode_us = 0;      // without prompts
   double prompt_row_us = 0;  // for each row of a prompt; 0: unknown
+  bool has_queue = false;    // requests wait until a running one ends
 };
 
 // How far a decoding sequence is ahead of its target time per token when the next step begins: the longest that this
@@ -36,6 +38,10 @@ struct StepForecast {
 // tokens of a step of time t, with l the time since the first token, o the tokens since and τ the target; A = the
 // tokens that the step brings gives this t. REQUIRES: slo.tpot_us > 0. Pure.
 double slack_us(const DeadlineLoad& load);
+
+// The same at the end of the sequence's next 16 tokens, if steps without prompts bring them: what it wins back by
+// itself until then. Pure.
+double slack_soon_us(const DeadlineLoad& load, const StepForecast& forecast);
 
 // Whether steps without prompts are fast enough for the target: a sequence that cannot be on time is served like one
 // without a target, since serving it first would only make others late. Pure.
@@ -47,15 +53,15 @@ struct Concessions {
   std::vector<std::uint8_t> leaves_out;  // by sequence: 1 if it has no part in the step
 };
 
-// Rows of prompts that the next step may read, at most `most`, so that every sequence that can be on time is, and has
-// a few steps in hand: a step takes longer than predicted, or fewer tokens are accepted. At least a few rows, so that
-// prompts end. All of `most` in three cases: nobody has a target, a prompt's own target is at risk, or a prompt has
-// waited for five seconds. Pure.
+// Rows of prompts that the next step may read, at most `most`, so that every sequence that can be on time is, soon, and
+// has a few steps in hand: a step takes longer than predicted, or fewer tokens are accepted. At least a few rows, so
+// that prompts end. All of `most` in four cases: nobody has a target, a prompt's own target is at risk, a prompt has
+// waited for five seconds, or requests wait for a place that prompts take up. Pure.
 std::int32_t prompt_rows_in_time(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most);
 
-// Marks the sequences that leave out the next step: if somebody is late or nearly so, those that are ahead of their own
-// target by two steps and the time in which a step reads `most` rows of prompts. Their rows would make the step longer
-// for those that need it. Somebody always has a part. Pure.
+// Marks the sequences that leave out the next step: if somebody is late or will soon be, those that are ahead of their
+// own target by a few steps and the time in which a step reads `most` rows of prompts. Their rows would make the step
+// longer for those that need it. Somebody always has a part. Pure.
 void leave_out_who_is_ahead(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most,
                             std::vector<std::uint8_t>& leaves_out);
 

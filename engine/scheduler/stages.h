@@ -114,6 +114,7 @@ struct Engine::State {
   void limit_unmeasured_lengths();
   void follow_orders();
   DeadlineLoad deadline_of(std::size_t i, std::int64_t now_us) const;
+  void learn_mean_tokens();
   void look_at_deadlines();
   void learn_prompt_time();
   void list_proposed(std::size_t i);
@@ -147,6 +148,7 @@ struct Engine::State {
   std::map<DraftId, DraftUse> draft_use_;
   std::map<std::pair<DraftId, DrawMethod>, ChoiceRates> choice_rates_;
   std::vector<DeadlineLoad> deadlines_;  // [n_running]; empty: no sequence has a target
+  double mean_tokens_ = 1;               // that a step brings a running sequence, smoothed
   StepForecast forecast_;                // of this step
   Concessions concessions_;              // of this step, if a sequence has a target
   std::int32_t prompt_limit_ = 0;        // rows of prompts in this step

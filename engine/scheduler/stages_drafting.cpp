@@ -12,8 +12,9 @@ namespace slip {
 namespace {
 
 constexpr int kStepsBetweenTelling = 16;
-constexpr std::int32_t kBackgroundPromptRows = 16;  // a request that comes waits for the running step
-constexpr double kKeepPromptTime = 0.1;             // weight of the latest step
+constexpr std::int32_t kBackgroundPromptRows = 16;              // a request that comes waits for the running step
+constexpr double kKeepPromptTime = 0.1, kKeepMeanTokens = 0.1;  // weight of the latest step
+constexpr int kPriorSteps = 8;  // steps of its own with which a sequence counts as much as the others
 
 // As Proposal::version.
 std::uint64_t live_version(const SequenceRef& sequence) {
@@ -82,6 +83,19 @@ ChoiceRates& Engine::State::choice_rates_of(const SequenceRef& sequence) {
   return choice_rates_[{sequence.live_draft->id(), draw_method_of(sequence)}];
 }
 
+// A sequence that has just begun tells nothing itself.
+void Engine::State::learn_mean_tokens() {
+  std::int64_t tokens = 0, steps = 0;
+  for (const auto& one : running) {
+    if (one->figures.steps <= 1) continue;
+    tokens += one->figures.output_tokens - 1;
+    steps += one->figures.steps - 1;
+  }
+  if (steps == 0) return;
+  const double mean = std::max(1.0, static_cast<double>(tokens) / static_cast<double>(steps));
+  mean_tokens_ += kKeepMeanTokens * (mean - mean_tokens_);
+}
+
 DeadlineLoad Engine::State::deadline_of(std::size_t i, std::int64_t now_us) const {
   const RequestFigures& figures = running[i]->figures;
   DeadlineLoad load;
@@ -91,7 +105,9 @@ DeadlineLoad Engine::State::deadline_of(std::size_t i, std::int64_t now_us) cons
   load.n_pending = loads_[i].n_pending;
   load.since_us = now_us - (has_begun ? figures.first_token_us : figures.submitted_us);
   load.n_done = std::max(0, figures.output_tokens - 1);
-  if (figures.steps > 1) load.tokens_per_step = std::max(1.0, static_cast<double>(load.n_done) / (figures.steps - 1));
+  load.remaining = running[i]->remaining();
+  const int steps = std::max(0, figures.steps - 1);
+  load.tokens_per_step = std::max(1.0, (load.n_done + kPriorSteps * mean_tokens_) / (steps + kPriorSteps));
   if (has_begun && load.n_pending > 1) load.since_us = load.slo.ttft_us = 0;
   return load;
 }
@@ -103,6 +119,7 @@ void Engine::State::look_at_deadlines() {
   const bool any = std::any_of(running.begin(), running.end(), [](const auto& one) { return one->request.slo.any(); });
   if (!options.deadlines || !any || !step_curve_.known()) return;
   const std::int64_t now_us = monotonic_us();
+  learn_mean_tokens();
   std::int32_t rows = 0;
   for (std::size_t i = 0; i < running.size(); ++i) {
     const RequestFigures& figures = running[i]->figures;
@@ -110,6 +127,7 @@ void Engine::State::look_at_deadlines() {
     rows += loads_[i].n_pending == 1 ? 1 + (figures.steps > 0 ? figures.proposed / figures.steps : 0) : 0;
   }
   forecast_.decode_us = step_curve_.curve().pass_us(rows);
+  forecast_.has_queue = request_queue.n_waiting() > 0;
   policy->concede(deadlines_, forecast_, options.prefill_chunk, concessions_);
   prompt_limit_ = concessions_.prompt_rows;
   for (std::size_t i = 0; i < running.size(); ++i) {

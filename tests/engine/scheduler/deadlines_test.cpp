@@ -57,6 +57,24 @@ TEST(Deadlines, TheStricterTargetHolds) {
   EXPECT_EQ(planned_targets(paced, 200'000, 41).tpot_us, 30'000);
 }
 
+TEST(Deadlines, ASequenceWinsBackWhatItsStepsBringInLessThanItsTarget) {
+  DeadlineLoad load = decoding();
+  EXPECT_DOUBLE_EQ(slack_soon_us(load, kForecast), 60'000) << "its answer ends with this step";
+  load.remaining = 4;
+  EXPECT_DOUBLE_EQ(slack_soon_us(load, kForecast), 60'000 + 4 * 15'000) << "5 ms a token instead of 20";
+  load.remaining = 1000;
+  EXPECT_DOUBLE_EQ(slack_soon_us(load, kForecast), 60'000 + 16 * 15'000);
+  load.tokens_per_step = 1;
+  load.slo.tpot_us = 5'000;
+  EXPECT_LT(slack_soon_us(load, kForecast), slack_us(load)) << "it falls further behind";
+}
+
+TEST(Deadlines, PromptsWhoseRequestsKeepOthersWaitingAreRead) {
+  StepForecast forecast = kForecast;
+  forecast.has_queue = true;
+  EXPECT_EQ(prompt_rows_in_time(std::vector{decoding(15'000), prompt(300, 0)}, forecast, 256), 256);
+}
+
 TEST(Deadlines, PromptsGetTheTimeThatTheTightestAnswerLeaves) {
   EXPECT_EQ(rows({decoding(), prompt(300, 0)}), 20) << "10 ms beside this step's decoding and that of four more";
   EXPECT_EQ(rows({decoding(), decoding(18'000), prompt(300, 0)}), 8) << "18 · 13 − 200 = 34 ms";
@@ -91,7 +109,7 @@ TEST(Deadlines, APromptAtRiskIsReadAtOnce) {
   EXPECT_EQ(rows({decoding(15'000), prompt(300, 5'000'000)}), 256) << "no prompt waits for ever";
 }
 
-// Two steps and 256 rows take 148 ms.
+// Four steps and 256 rows take 168 ms.
 TEST(Deadlines, WhoIsAheadLeavesTheStepToWhoIsLate) {
   const auto left_out = [](const std::vector<DeadlineLoad>& loads, const StepForecast& forecast = kForecast) {
     std::vector<std::uint8_t> leaves_out;
@@ -99,10 +117,13 @@ TEST(Deadlines, WhoIsAheadLeavesTheStepToWhoIsLate) {
     return leaves_out;
   };
   using Left = std::vector<std::uint8_t>;
-  const DeadlineLoad late = decoding(15'000), ahead = decoding(27'000), nearly_ahead = decoding(26'000);
+  const DeadlineLoad late = decoding(15'000), ahead = decoding(29'000), nearly_ahead = decoding(28'000);
   EXPECT_EQ(left_out({late, ahead, nearly_ahead}), (Left{0, 1, 0}));
   EXPECT_EQ(left_out({late, decoding(0), prompt(300, 0)}), (Left{0, 0, 0})) << "without a target nobody is ahead";
   EXPECT_EQ(left_out({decoding(), ahead}), (Left{0, 0})) << "nobody is late";
+  DeadlineLoad soon_on_time = late;
+  soon_on_time.remaining = 16;
+  EXPECT_EQ(left_out({soon_on_time, ahead}), (Left{0, 0}));
   EXPECT_EQ(left_out({decoding(4'000), ahead}), (Left{0, 0})) << "who cannot be on time holds nobody up";
   EXPECT_EQ(left_out({late, ahead}, {.decode_us = 10'000}), (Left{0, 0})) << "what a row takes is not known yet";
   EXPECT_EQ(left_out({}), Left{});
