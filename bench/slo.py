@@ -10,7 +10,7 @@ Arms, which get the same requests at the same times:
   deadlines  the service's defaults
   refusing   the same with slo.admission = "refuse": a request whose target is not predicted to be met is not served
   ignored    the defaults with engine.deadlines = false: targets are measured, nothing is planned by them
-  adaserve   the same policy as in the paper, speculation.policy = "adaserve"
+  adaserve   the policy of that paper: speculation.policy = "adaserve"
   plain      the defaults without speculation, targets ignored
 Attainment is the share of requests whose TPOT met their target, refused ones included, goodput the tokens per second of
 those alone (AdaServe, arXiv 2501.12162)."""
