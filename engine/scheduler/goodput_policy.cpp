@@ -62,7 +62,8 @@ LengthChoice GoodputPolicy::choose_lengths(std::span<const DraftOutlook> outlook
 void GoodputPolicy::price_proposal(const DraftOutlook& outlook, std::int32_t rows, DraftOrder& order) const {
   if (outlook.rates == nullptr || (options_.tree_width == 1 && !options_.stop_early)) return;
   order.wants_probability = true;
-  if (outlook.rates->most_of_second() > price_.goodput * price_.least_row_us(rows)) order.width = options_.tree_width;
+  if (outlook.rates->most_of_second() > price_.goodput * price_.curve.least_row_us(rows))
+    order.width = options_.tree_width;
   if (!options_.stop_early) return;
   order.stop = {outlook.rates, outlook.alpha_deeper.value_or(outlook.alpha), price_.goodput * price_.curve.row_us(rows),
                 price_.goodput * price_.curve.drafting.depth_us};

@@ -48,12 +48,6 @@ void list_nodes(const Proposal& proposal, std::size_t sequence, const NodeOdds& 
   list(proposal, sequence, odds, /*chain_too=*/true, nodes);
 }
 
-double StepPrice::least_row_us(std::int32_t rows) const {
-  double least = curve.pass_us(rows + 1) - curve.pass_us(rows);
-  for (std::int32_t n = 2; n <= 8; ++n) least = std::min(least, (curve.pass_us(rows + n) - curve.pass_us(rows)) / n);
-  return least;
-}
-
 std::size_t count_paying(std::span<const ProposedNode> siblings, const StepPrice& price, std::int32_t rows,
                          std::int32_t room) {
   const auto most = std::min(siblings.size(), static_cast<std::size_t>(std::max(room, 0)));

@@ -43,8 +43,6 @@ void list_nodes(const Proposal& proposal, std::size_t sequence, const NodeOdds& 
 struct StepPrice {
   double goodput = 0;
   StepCurve curve;
-  // The least time that one more row costs behind `rows`, as an average over up to eight more rows.
-  double least_row_us(std::int32_t rows) const;
 };
 
 // How many of the siblings, sorted by descending tokens, make a step of `rows` rows better: the n with the greatest

@@ -45,6 +45,12 @@ double StepCurve::row_us(std::int32_t rows) const {
   return (pass_us(to) - pass_us(from)) / (to - from);
 }
 
+double StepCurve::least_row_us(std::int32_t rows) const {
+  double least = pass_us(rows + 1) - pass_us(rows);
+  for (std::int32_t n = 2; n <= 8; ++n) least = std::min(least, (pass_us(rows + n) - pass_us(rows)) / n);
+  return least;
+}
+
 void DraftTimeEstimate::add(std::int32_t depth, double us) {
   if (depth < 1 || !(us > 0)) return;
   if (n_ > 0) us = std::min(us, kMostDrafting * line().us(depth));

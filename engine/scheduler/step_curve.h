@@ -26,6 +26,8 @@ struct StepCurve {
   double pass_us(std::int32_t rows) const;
   // The time that a row costs around `rows`: the average over four rows less and four more.
   double row_us(std::int32_t rows) const;
+  // The least time that one more row costs behind `rows`, as an average over up to eight more rows.
+  double least_row_us(std::int32_t rows) const;
 
   std::array<double, kRows> us{};  // us[r − 1]: pass over r rows; never descending
   double more_row_us = 0;          // added for each row beyond kRows: the slope of the last half

@@ -23,6 +23,15 @@ TEST(StepCurve, GoesOnAlongALineBeyondItsRows) {
   EXPECT_EQ(curve.pass_us(StepCurve::kRows + 100), 6'000);
 }
 
+// Passes of 4, 8, 12 … rows take 1, 2, 3 … ms.
+TEST(StepCurve, ARowCostsAtLeastItsShareOfATile) {
+  StepCurve curve;
+  for (std::int32_t row = 0; row < StepCurve::kRows; ++row)
+    curve.us[static_cast<std::size_t>(row)] = static_cast<double>(1000 * (1 + row / 4));
+  EXPECT_NEAR(curve.least_row_us(4), 250, 1e-9);
+  EXPECT_NEAR(curve.least_row_us(2), 0, 1e-9);
+}
+
 TEST(StepCurveEstimate, FindsTheStepsOfTilesUnderALevelThatDrifts) {
   StepCurveEstimate estimate;
   EXPECT_FALSE(estimate.known());
