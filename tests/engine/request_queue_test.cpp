@@ -10,6 +10,7 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "tests/common/test_clock.h"
 
 namespace slip {
 namespace {
@@ -117,17 +118,11 @@ TEST_F(RequestQueueTest, ATenantsRequestsStartByPriority) {
 }
 
 TEST_F(RequestQueueTest, ALevelOfPriorityIsWorthSomeWaiting) {
-  static std::int64_t now_us;
-  struct TestClock {
-    std::int64_t (*before)() = std::exchange(
-        monotonic_source, +[] { return now_us; });
-    ~TestClock() { monotonic_source = before; }
-  } clock;
-  now_us = 1'000'000;
+  testing::TestClock clock(1'000'000);
   push(1, 7, 4, 2);
-  now_us += 2 * RequestQueue::kPriorityUs - 1;
+  clock.advance(2 * RequestQueue::kPriorityUs - 1);
   push(2, 7);
-  now_us += 1;
+  clock.advance(1);
   push(3, 7);
   EXPECT_EQ(start_many(3), (Ids{2, 1, 3})) << "20 seconds make up for two levels";
 }

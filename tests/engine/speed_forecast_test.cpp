@@ -8,6 +8,7 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "tests/common/test_clock.h"
 
 namespace slip {
 namespace {
@@ -90,17 +91,11 @@ TEST_F(SpeedForecastTest, FollowsWhatItMeasures) {
 // Bug: after one slow step, a speed that all clients asked for was refused for ever, since only steps change a
 // prediction.
 TEST_F(SpeedForecastTest, AnIdleEngineDoesNotTrustOldEstimates) {
-  static std::int64_t now_us;
-  struct TestClock {
-    std::int64_t (*before)() = std::exchange(
-        monotonic_source, +[] { return now_us; });
-    ~TestClock() { monotonic_source = before; }
-  } clock;
-  now_us = 1'000'000;
+  testing::TestClock clock(1'000'000);
   forecast_.on_step(decoding(1, 10'000));
-  now_us += SpeedForecast::kStaleUs - 1;
+  clock.advance(SpeedForecast::kStaleUs - 1);
   EXPECT_EQ(predict(0).tpot_us, 5'000);
-  now_us += 1;
+  clock.advance(1);
   EXPECT_FALSE(predict(0).any());
   EXPECT_EQ(predict(1).tpot_us, 5'000) << "a request runs, so its steps are measured";
   EXPECT_EQ(predict(0, /*n_waiting=*/1).tpot_us, 5'000);

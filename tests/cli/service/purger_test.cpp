@@ -12,6 +12,7 @@
 #include "distill/replay/replay_buffer.h"
 #include "ledger/database.h"
 #include "tests/checkpoints/temporary_folder.h"
+#include "tests/common/test_clock.h"
 #include "tests/distill/sample_records.h"
 
 namespace slip::cli {
@@ -173,12 +174,9 @@ TEST_F(PurgerTest, OrdersWaitInABoundAndEndWithTheService) {
   EXPECT_EQ(last.error->code(), ErrorCode::kUnavailable);
 }
 
-std::atomic<std::int64_t> test_now_us{0};
-
 // While a program held the ledger, each purge waited for those before it, for minutes in the end.
 TEST_F(PurgerTest, OneThatHasWaitedForSecondsFailsWhenItsTurnComes) {
-  const auto before = std::exchange(
-      monotonic_source, +[] { return test_now_us.load(); });
+  testing::TestClock clock;
   std::promise<void> begun, go_on;
   int n_done = 0;
   {
@@ -191,14 +189,13 @@ TEST_F(PurgerTest, OneThatHasWaitedForSecondsFailsWhenItsTurnComes) {
     auto first = submit(purger);
     begun.get_future().wait();
     auto second = submit(purger);
-    test_now_us = 6'000'000;
+    clock.advance(6'000'000);
     go_on.set_value();
     EXPECT_FALSE(first.get().error);
     const PurgeResult late = second.get();
     ASSERT_TRUE(late.error);
     EXPECT_EQ(late.error->code(), ErrorCode::kUnavailable);
   }
-  monotonic_source = before;
   EXPECT_EQ(n_done, 1);
 }
 

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "common/clock.h"
+
+namespace slip::testing {
+
+// Is the process's monotonic clock while it exists, and stands still unless told. One at a time. Threads: any.
+class TestClock {
+ public:
+  explicit TestClock(std::int64_t now_us = 0) : before_(std::exchange(monotonic_source, &read)) { now_us_ = now_us; }
+  ~TestClock() { monotonic_source = before_; }
+  TestClock(const TestClock&) = delete;
+  TestClock& operator=(const TestClock&) = delete;
+
+  void advance(std::int64_t us) { now_us_ += us; }
+
+ private:
+  static std::int64_t read() { return now_us_.load(); }
+  static inline std::atomic<std::int64_t> now_us_{0};
+  std::int64_t (*before_)();
+};
+
+}  // namespace slip::testing
