@@ -184,8 +184,10 @@ TEST(SelectSiblings, AChainHasNone) {
 StepPrice tiles(double goodput) {
   StepPrice price;
   price.goodput = goodput;
-  for (std::int32_t row = 0; row < StepCurve::kRows; ++row)
-    price.curve.us[static_cast<std::size_t>(row)] = static_cast<double>(1000 * (1 + row / 4));
+  for (std::size_t row = 0; row < price.curve.us.size(); ++row) {
+    const std::size_t tiles = 1 + row / 4;
+    price.curve.us[row] = 1000.0 * static_cast<double>(tiles);
+  }
   price.curve.more_row_us = 250;
   return price;
 }

@@ -26,8 +26,10 @@ TEST(StepCurve, GoesOnAlongALineBeyondItsRows) {
 // Passes of 4, 8, 12 … rows take 1, 2, 3 … ms.
 TEST(StepCurve, ARowCostsAtLeastItsShareOfATile) {
   StepCurve curve;
-  for (std::int32_t row = 0; row < StepCurve::kRows; ++row)
-    curve.us[static_cast<std::size_t>(row)] = static_cast<double>(1000 * (1 + row / 4));
+  for (std::size_t row = 0; row < curve.us.size(); ++row) {
+    const std::size_t tiles = 1 + row / 4;
+    curve.us[row] = 1000.0 * static_cast<double>(tiles);
+  }
   EXPECT_NEAR(curve.least_row_us(4), 250, 1e-9);
   EXPECT_NEAR(curve.least_row_us(2), 0, 1e-9);
 }
