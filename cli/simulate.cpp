@@ -189,8 +189,8 @@ std::vector<Arrival> arrivals_of(const SimulateOptions& options, double load, co
     arrivals = poisson_of(options, load);
     if (!traffic.requests.empty()) make_like(traffic.requests, options, arrivals);
   }
-  for (Arrival& arrival : arrivals) {
-    if (options.prompt_tokens > 0) arrival.prompt_tokens = options.prompt_tokens;
+  if (options.prompt_tokens > 0) {
+    for (Arrival& arrival : arrivals) arrival.prompt_tokens = options.prompt_tokens;
   }
   give_targets(options, arrivals);
   return arrivals;

@@ -18,6 +18,15 @@ bool has_pace(const DeadlineLoad& load) {
   return load.n_pending == 1 && load.slo.tpot_us > 0;
 }
 
+// Of the sequences that can be on time; infinite without one.
+double least_slack_soon_us(std::span<const DeadlineLoad> loads, const StepForecast& forecast) {
+  double least_us = std::numeric_limits<double>::infinity();
+  for (const DeadlineLoad& load : loads) {
+    if (has_pace(load) && can_be_on_time(load, forecast)) least_us = std::min(least_us, slack_soon_us(load, forecast));
+  }
+  return least_us;
+}
+
 // Whether the prompt must be read at once: it has waited for long, or its target leaves little more time than that
 // takes.
 bool is_pressing(const DeadlineLoad& load, const StepForecast& forecast) {
@@ -61,12 +70,8 @@ std::int32_t prompt_rows_in_time(std::span<const DeadlineLoad> loads, const Step
   if (!(forecast.prompt_row_us > 0) || forecast.has_queue) return most;
   if (std::any_of(loads.begin(), loads.end(), [&](const auto& load) { return is_pressing(load, forecast); }))
     return most;
-  double longest_us = std::numeric_limits<double>::infinity();
-  for (const DeadlineLoad& load : loads) {
-    if (!has_pace(load) || !can_be_on_time(load, forecast)) continue;
-    longest_us = std::min(longest_us, slack_soon_us(load, forecast));
-  }
-  const double rows = (longest_us - (1 + kStepsInHand) * forecast.decode_us) / forecast.prompt_row_us;
+  const double rows =
+      (least_slack_soon_us(loads, forecast) - (1 + kStepsInHand) * forecast.decode_us) / forecast.prompt_row_us;
   if (rows >= most) return most;
   return std::min(most, std::max(kLeastPromptRows, static_cast<std::int32_t>(rows)));
 }
@@ -76,10 +81,7 @@ void leave_out_who_is_ahead(std::span<const DeadlineLoad> loads, const StepForec
   leaves_out.assign(loads.size(), 0);
   if (!(forecast.prompt_row_us > 0)) return;
   const double in_hand_us = kStepsInHand * forecast.decode_us, ahead_us = in_hand_us + most * forecast.prompt_row_us;
-  const bool any_late = std::any_of(loads.begin(), loads.end(), [&](const DeadlineLoad& load) {
-    return has_pace(load) && can_be_on_time(load, forecast) && slack_soon_us(load, forecast) < in_hand_us;
-  });
-  if (!any_late) return;
+  if (least_slack_soon_us(loads, forecast) >= in_hand_us) return;
   for (std::size_t i = 0; i < loads.size(); ++i) leaves_out[i] = has_pace(loads[i]) && slack_us(loads[i]) > ahead_us;
 }
 
