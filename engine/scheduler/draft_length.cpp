@@ -40,6 +40,12 @@ double AcceptanceEstimate::alpha_deeper(std::uint64_t version) const {
   return deeper_.alpha(kept(version), alpha(version));
 }
 
+double expected_tokens(std::int32_t nodes, double alpha, double alpha_deeper) {
+  double sum = 0, next = alpha;
+  for (std::int32_t i = 0; i < nodes; ++i, next *= alpha_deeper) sum += next;
+  return sum;
+}
+
 namespace {
 
 // A chain that a sequence may propose.
@@ -48,11 +54,7 @@ struct Chain {
   double alpha = 0, alpha_deeper = 0;
   bool guessed = false;
 
-  double tokens() const {
-    double sum = 0, next = alpha;
-    for (std::int32_t i = 0; i < most; ++i, next *= alpha_deeper) sum += next;
-    return sum;
-  }
+  double tokens() const { return expected_tokens(most, alpha, alpha_deeper); }
 };
 
 // What a step may draft: at most `depth` tokens deep, and whether long guesses take the place of drafts.
@@ -62,7 +64,7 @@ struct Depth {
 };
 
 Chain chain_within(const DraftOutlook& outlook, Depth of) {
-  const Chain drafted{std::min(outlook.most, of.depth), outlook.alpha, outlook.alpha_deeper.value_or(outlook.alpha)};
+  const Chain drafted{std::min(outlook.most, of.depth), outlook.alpha, outlook.deeper()};
   const Chain guessed{outlook.guesses.most, outlook.guesses.alpha, outlook.guesses.alpha_deeper, /*guessed=*/true};
   return drafted.most == 0 || (of.mixed && guessed.tokens() > drafted.tokens()) ? guessed : drafted;
 }

@@ -63,7 +63,13 @@ struct DraftOutlook {
   std::size_t sequence = 0;              // its index among the running ones
   const ChoiceRates* rates = nullptr;    // of its draft; null: it has none, or it is not ready
   std::optional<DeadlineLoad> deadline;  // empty: no running sequence has a target
+
+  double deeper() const { return alpha_deeper.value_or(alpha); }
 };
+
+// The expected accepted tokens of a chain of `nodes`, of which the first is accepted with probability `alpha`, and each
+// later one with `alpha_deeper` if all before it were. Pure.
+double expected_tokens(std::int32_t nodes, double alpha, double alpha_deeper);
 
 // The choice for one sequence: the length of its proposal, 0: decode without one; and whether it is of guesses.
 struct DraftLength {

@@ -65,7 +65,7 @@ void GoodputPolicy::price_proposal(const DraftOutlook& outlook, std::int32_t row
   if (outlook.rates->most_of_second() > price_.goodput * price_.curve.least_row_us(rows))
     order.width = options_.tree_width;
   if (!options_.stop_early) return;
-  order.stop = {outlook.rates, outlook.alpha_deeper.value_or(outlook.alpha), price_.goodput * price_.curve.row_us(rows),
+  order.stop = {outlook.rates, outlook.deeper(), price_.goodput * price_.curve.row_us(rows),
                 price_.goodput * price_.curve.drafting.depth_us};
   order.most = outlook.most;
 }

@@ -179,9 +179,8 @@ void Engine::State::follow_orders() {
     part.width = order.width;
     part.stop = order.stop;
     part.ref.wants_probability = order.wants_probability;
-    const bool by_guess = part.guessed;
-    part.odds = {by_guess ? nullptr : outlook.rates, by_guess ? outlook.guesses.alpha : outlook.alpha,
-                 by_guess ? outlook.guesses.alpha_deeper : outlook.alpha_deeper.value_or(outlook.alpha)};
+    part.odds = part.guessed ? NodeOdds{nullptr, outlook.guesses.alpha, outlook.guesses.alpha_deeper}
+                             : NodeOdds{outlook.rates, outlook.alpha, outlook.deeper()};
     loads_[outlook.sequence].k_wanted = order.most;
   }
 }

@@ -11,16 +11,6 @@ namespace {
 constexpr double kPassRatio = 1.15;  // a pass over the whole budget, relative to one over one row
 constexpr std::int32_t kMostDepth = 8;
 
-double deeper_alpha(const DraftOutlook& outlook) {
-  return outlook.alpha_deeper.value_or(outlook.alpha);
-}
-
-double expected_tokens(std::int32_t nodes, const DraftOutlook& outlook) {
-  double sum = 0, next = outlook.alpha;
-  for (std::int32_t i = 0; i < nodes; ++i, next *= deeper_alpha(outlook)) sum += next;
-  return sum;
-}
-
 }  // namespace
 
 TreeShape tree_shape(std::int32_t budget, std::int32_t n, std::int32_t most_width) {
@@ -59,7 +49,7 @@ void TreePolicy::choose(std::span<const DraftOutlook> outlooks, std::int32_t /*p
     const DraftOutlook& outlook = outlooks[i];
     orders[i] = order_of(outlook, shape, pass_price);
     if (orders[i].length.guessed) continue;
-    tokens += expected_tokens(orders[i].most, outlook);
+    tokens += expected_tokens(orders[i].most, outlook.alpha, outlook.deeper());
     n_drafted += orders[i].most;
   }
   for (DraftOrder& order : orders) {
@@ -75,7 +65,7 @@ DraftOrder TreePolicy::order_of(const DraftOutlook& outlook, TreeShape shape, do
   if (order.length.guessed || outlook.rates == nullptr) return order;
   order.wants_probability = true;
   order.width = shape.width;
-  if (options_.stop_early) order.stop = {outlook.rates, deeper_alpha(outlook), /*row_price=*/0, pass_price};
+  if (options_.stop_early) order.stop = {outlook.rates, outlook.deeper(), /*row_price=*/0, pass_price};
   return order;
 }
 
