@@ -121,10 +121,10 @@ AttentionTile tile_for_heads(const TileGrid& grid, int kv_head, int first_in_gro
   return tile;
 }
 
-// A tile begins at every sixteenth row of a sequence, counted from its first. The keys are thus read equally often
-// wherever the sequence's rows lie in the step.
-bool begins_tile(const AttentionRow& row) {
-  return row.own_index % kAttentionTileRows == 0;
+// A tile begins where the rows of a sequence begin, and at every sixteenth of them, counted from its first. The keys
+// are thus read equally often wherever the sequence's rows lie in the step.
+bool begins_tile(std::span<const AttentionRow> rows, std::size_t i) {
+  return i == 0 || rows[i].own_index % kAttentionTileRows == 0 || rows[i].pages != rows[i - 1].pages;
 }
 
 // Runs the tiles that begin within one stretch and splits them where the visible slots change. A stretch has few rows,
@@ -132,8 +132,8 @@ bool begins_tile(const AttentionRow& row) {
 void attend_stretch(const KernelTable& table, const TileGrid& grid, std::size_t stretch, std::size_t column) {
   const auto rows = grid.arguments.rows;
   std::size_t row = stretch * kStretchRows, end = std::min(rows.size(), row + kStretchRows);
-  while (row < end && row > 0 && !begins_tile(rows[row])) ++row;
-  while (row < end && end < rows.size() && !begins_tile(rows[end])) ++end;
+  while (row < end && !begins_tile(rows, row)) ++row;
+  while (row < end && end < rows.size() && !begins_tile(rows, end)) ++end;
   const int kv_head = static_cast<int>(column) / grid.head_stretches();
   const int first_in_group = static_cast<int>(column) % grid.head_stretches() * kAttentionTileHeads;
   const std::int64_t first_dim = std::int64_t{kv_head * grid.heads_per_kv_head() + first_in_group} * grid.kv.head_dim;
@@ -146,7 +146,7 @@ void attend_stretch(const KernelTable& table, const TileGrid& grid, std::size_t 
     view.q = grid.arguments.q + static_cast<std::int64_t>(row) * grid.arguments.q_stride + first_dim;
     view.out = grid.arguments.out + static_cast<std::int64_t>(row) * grid.arguments.out_stride + first_dim;
     const bool is_last = row + 1 == end, is_full = tile.n_rows == kAttentionTileRows;
-    if (!is_last && !is_full && !begins_tile(rows[row + 1]) && see_one_cache(from, rows[row + 1])) continue;
+    if (!is_last && !is_full && !begins_tile(rows, row + 1) && see_one_cache(from, rows[row + 1])) continue;
     tile.pages = from.pages;
     tile.next_pages = is_last ? nullptr : rows[row + 1].pages;
     tile.next_committed = is_last ? 0 : rows[row + 1].n_committed;

@@ -169,7 +169,7 @@ class SimulatedDraft final : public Proposer {
     return luck < knowledge_of(sequence).drafted_share ? kMaxProposalNodes : 0;
   }
 
-  void propose(std::span<const DraftTask> tasks) override {
+  std::int32_t propose(std::span<const DraftTask> tasks) override {
     std::vector<DraftChain> chains;
     for (const DraftTask& task : tasks) {
       if (task.nodes == 0) continue;
@@ -179,7 +179,7 @@ class SimulatedDraft final : public Proposer {
       chain.nodes = task.nodes;
       chain.stop = task.stop;
     }
-    while (true) {
+    for (std::int32_t n_passes = 0;; ++n_passes) {
       std::erase_if(chains, [](const DraftChain& chain) {
         return static_cast<std::int32_t>(chain.proposal->size()) == chain.nodes || !chain.goes_on();
       });
@@ -191,7 +191,7 @@ class SimulatedDraft final : public Proposer {
         worth += chain.worth_of_next();
         price = chain.stop.pass_price;
       }
-      if (chains.empty() || (!is_planned && worth <= price)) return;
+      if (chains.empty() || (!is_planned && worth <= price)) return n_passes;
       const std::int64_t context = std::accumulate(
           chains.begin(), chains.end(), std::int64_t{0},
           [](std::int64_t sum, const DraftChain& chain) { return sum + std::ssize(chain.sequence->tokens); });

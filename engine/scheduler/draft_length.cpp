@@ -132,7 +132,11 @@ LengthChoice choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::i
   lengths.assign(outlooks.size(), {});
   if (outlooks.empty()) return {};
   std::int32_t deepest = 0;
-  for (const DraftOutlook& outlook : outlooks) deepest = std::max(deepest, outlook.most);
+  bool has_both = false;  // else mixing changes nothing
+  for (const DraftOutlook& outlook : outlooks) {
+    deepest = std::max(deepest, outlook.most);
+    has_both |= outlook.most > 0 && outlook.guesses.most > 0;
+  }
   BestNodes nodes;
   BestNodes::Best best, without_pass;
   const auto keep_if_best = [&](Depth of) {
@@ -146,9 +150,11 @@ LengthChoice choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::i
   // All sequences share one drafting pass per depth, so a step pays for its deepest proposal.
   for (std::int32_t depth = 0; depth <= deepest; ++depth) {
     keep_if_best({depth, /*mixed=*/false});
-    if (depth > 0) keep_if_best({depth, /*mixed=*/true});
+    if (depth > 0 && has_both) keep_if_best({depth, /*mixed=*/true});
   }
-  return {best.tokens / best.step_us, best.tokens * without_pass.step_us / without_pass.tokens - best.step_us};
+  const double saved_us = price > 0 ? (best.value - without_pass.value) / price
+                                    : best.tokens * without_pass.step_us / without_pass.tokens - best.step_us;
+  return {best.tokens / best.step_us, saved_us};
 }
 
 double price_beside_prompts(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, double prompt_share,

@@ -66,7 +66,7 @@ void GoodputPolicy::price_proposal(const DraftOutlook& outlook, std::int32_t row
     order.width = options_.tree_width;
   if (!options_.stop_early) return;
   order.stop = {outlook.rates, outlook.deeper(), price_.goodput * price_.curve.row_us(rows),
-                price_.goodput * price_.curve.drafting.depth_us};
+                price_.goodput * price_.curve.drafting.pass_us};
   order.most = outlook.most;
 }
 

@@ -122,6 +122,7 @@ void Engine::State::choose_threads() {
 void Engine::State::propose() {
   draft_tasks_.clear();
   read_us_ = 0;
+  draft_passes_ = 0;
   for (std::size_t i = 0; i < running.size(); ++i) {
     Part& part = parts_[i];
     if (!running[i]->drafting) continue;
@@ -147,7 +148,7 @@ void Engine::State::run_ahead() {
   for (DraftTask& task : draft_tasks_) {
     if (task.nodes > 0 && !task.guessed) task.nodes = std::min(task.nodes, proposer->ready_depth(*task.sequence));
   }
-  proposer->propose(draft_tasks_);
+  draft_passes_ = proposer->propose(draft_tasks_);
 }
 
 void Engine::State::drop_drafts() {

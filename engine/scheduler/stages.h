@@ -153,6 +153,7 @@ struct Engine::State {
   Concessions concessions_;              // of this step, if a sequence has a target
   std::int32_t prompt_limit_ = 0;        // rows of prompts in this step
   std::int64_t read_us_ = 0;             // that drafts read committed tokens in this step
+  std::int32_t draft_passes_ = 0;        // that proposed in this step
   // Arguments of the functions that do a stage's work, in the order of `running`; kept for their memory.
   std::vector<WaitingNeed> needs_;      // [n_waiting] in the order of the request queue
   std::vector<std::size_t> picked_;     // of `needs_`

@@ -258,11 +258,7 @@ void Engine::State::learn_lengths() {
   StepCurveEstimate& curve = leased ? leased_curve_ : step_curve_;
   const auto verify_us = static_cast<double>(figures_.verify_us);
   if (figures_.n_prefilling > 0) return curve.add_prompts(figures_.prefill_rows + figures_.verify_rows, verify_us);
-  std::int32_t depth = 0;
-  for (const DraftTask& task : draft_tasks_) {
-    if (!task.guessed) depth = std::max(depth, task.proposal->chain_length() + task.proposal->branch_passes);
-  }
-  curve.add(figures_.verify_rows, verify_us, depth, static_cast<double>(figures_.draft_us - read_us_));
+  curve.add(figures_.verify_rows, verify_us, draft_passes_, static_cast<double>(figures_.draft_us - read_us_));
   if (cores == nullptr || leased || !step_curve_.known()) return;
   if (++n_since_told_ < kStepsBetweenTelling || outlooks_.empty()) return;
   n_since_told_ = 0;

@@ -16,7 +16,7 @@ constexpr double kLeastWeight = 0.5;            // least weight of a ratio that 
 constexpr std::int32_t kTries = 3;              // least passes of a ratio that counts as measured
 constexpr double kKeepDrafting = 1 - 1.0 / 64;  // weight of a drafting, relative to the next one's
 constexpr double kMostDrafting = 2;             // maximum time that counts, relative to the expected one
-constexpr double kLeastVariance = 0.1;          // added to that of depths: the pull towards a line through 0
+constexpr double kLeastVariance = 0.1;          // added to that of passes: the pull towards a line through 0
 constexpr double kRowShare = 0.04;              // maximum time of a row beyond the measured ones, as a share of a pass
 constexpr double kLeastRowShare = 0.005;        // minimum of the same
 constexpr double kHope = 0.95;  // a guess between two measured row counts, relative to linear interpolation
@@ -51,25 +51,25 @@ double StepCurve::least_row_us(std::int32_t rows) const {
   return least;
 }
 
-void DraftTimeEstimate::add(std::int32_t depth, double us) {
-  if (depth < 1 || !(us > 0)) return;
-  if (n_ > 0) us = std::min(us, kMostDrafting * line().us(depth));
-  for (double* sum : {&n_, &depth_, &us_, &depth_depth_, &depth_us_}) *sum *= kKeepDrafting;
+void DraftTimeEstimate::add(std::int32_t passes, double us) {
+  if (passes < 1 || !(us > 0)) return;
+  if (n_ > 0) us = std::min(us, kMostDrafting * line().us(passes));
+  for (double* sum : {&n_, &passes_, &us_, &passes_passes_, &passes_us_}) *sum *= kKeepDrafting;
   n_ += 1;
-  depth_ += depth;
+  passes_ += passes;
   us_ += us;
-  depth_depth_ += static_cast<double>(depth) * depth;
-  depth_us_ += depth * us;
+  passes_passes_ += static_cast<double>(passes) * passes;
+  passes_us_ += passes * us;
 }
 
 DraftTime DraftTimeEstimate::line() const {
   if (n_ == 0) return {};
-  const double mean_depth = depth_ / n_, mean_us = us_ / n_, through_zero = mean_us / mean_depth;
-  const double variance = depth_depth_ / n_ - mean_depth * mean_depth;
-  const double covariance = depth_us_ / n_ - mean_depth * mean_us;
+  const double mean_passes = passes_ / n_, mean_us = us_ / n_, through_zero = mean_us / mean_passes;
+  const double variance = passes_passes_ / n_ - mean_passes * mean_passes;
+  const double covariance = passes_us_ / n_ - mean_passes * mean_us;
   const double slope =
       std::clamp((covariance + kLeastVariance * through_zero) / (variance + kLeastVariance), 0.0, through_zero);
-  return {mean_us - slope * mean_depth, slope};
+  return {mean_us - slope * mean_passes, slope};
 }
 
 bool StepCurveEstimate::Ratio::measured() const {
@@ -86,8 +86,8 @@ void StepCurveEstimate::Ratio::add(double sample) {
   }
 }
 
-void StepCurveEstimate::add(std::int32_t rows, double verify_us, std::int32_t depth, double draft_us) {
-  if (depth > 0) drafting_.add(depth, draft_us);
+void StepCurveEstimate::add(std::int32_t rows, double verify_us, std::int32_t draft_passes, double draft_us) {
+  if (draft_passes > 0) drafting_.add(draft_passes, draft_us);
   if (!(verify_us > 0) || rows < 1 || rows > StepCurve::kRows) return;
   if (++n_ <= kCold) return;
   if (n_ == kCold + 1) level_us_ = verify_us;

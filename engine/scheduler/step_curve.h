@@ -7,18 +7,17 @@
 
 namespace slip {
 
-// The time of drafting, as a line over its depth. All times are in µs.
+// The time of drafting, as a line over its passes. All times are in µs.
 struct DraftTime {
   // The first draft pass takes longer by this: it finds the weights in memory, not in a cache, and threads asleep.
   double begin_us = 0;
-  double depth_us = 0;  // one draft pass, which adds one token to the proposal of each sequence
+  double pass_us = 0;  // one draft pass, which adds one token to the proposal of each sequence
 
-  // Drafting `depth` ≥ 0 tokens deep.
-  double us(std::int32_t depth) const { return depth <= 0 ? 0 : begin_us + depth_us * depth; }
+  double us(std::int32_t passes) const { return passes <= 0 ? 0 : begin_us + pass_us * passes; }
 };
 
 // The predicted time of a decoding step: the target pass as a function of its rows, plus drafting as a function of its
-// depth. All times are in µs.
+// passes. All times are in µs.
 struct StepCurve {
   static constexpr std::int32_t kRows = 128;
 
@@ -34,16 +33,17 @@ struct StepCurve {
   DraftTime drafting;
 };
 
-// Fits a DraftTime: least squares with exponential forgetting, pulled towards a line through 0 while the depths hardly
-// vary. Threads: one owner.
+// Fits a DraftTime: least squares with exponential forgetting, pulled towards a line through 0 while the numbers of
+// passes hardly vary. Threads: one owner.
 class DraftTimeEstimate {
  public:
-  // Adds a drafting of `us` µs to a depth ≥ 1. One that was interrupted counts as twice the expected time.
-  void add(std::int32_t depth, double us);
+  // Adds a drafting of `us` µs and `passes` ≥ 1. One that was interrupted counts as twice the expected time.
+  void add(std::int32_t passes, double us);
   DraftTime line() const;  // both parts are 0 or more; 0 until something was added
 
  private:
-  double n_ = 0, depth_ = 0, us_ = 0, depth_depth_ = 0, depth_us_ = 0;  // sums over the draftings, and over products
+  double n_ = 0, passes_ = 0, us_ = 0, passes_passes_ = 0,
+         passes_us_ = 0;  // sums over the draftings, and over products
 };
 
 // Learns a StepCurve from the engine's own steps. Threads: one owner.
@@ -60,8 +60,8 @@ class DraftTimeEstimate {
 class StepCurveEstimate {
  public:
   // Adds one step that read no prompt: a target pass of `verify_us` µs over `rows` rows, after `draft_us` µs of
-  // drafting to `depth`. The pass is ignored if it has more than StepCurve::kRows rows.
-  void add(std::int32_t rows, double verify_us, std::int32_t depth, double draft_us);
+  // drafting with `draft_passes` passes. The target's pass is ignored if it has more than StepCurve::kRows rows.
+  void add(std::int32_t rows, double verify_us, std::int32_t draft_passes, double draft_us);
   // Adds a step that read prompts: a target pass of `verify_us` µs over `rows` rows. Passes of fewer rows than half of
   // StepCurve::kRows are ignored, since memory surely bounds many of them.
   void add_prompts(std::int32_t rows, double verify_us);

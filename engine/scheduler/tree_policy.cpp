@@ -44,7 +44,7 @@ void TreePolicy::choose(std::span<const DraftOutlook> outlooks, std::int32_t /*p
   if (kind_ == PolicyKind::kAdaServe) require(outlooks, step_us);
   double tokens = n;
   std::int32_t n_drafted = 0;
-  const double pass_price = curve.drafting.depth_us * n / plain_us;
+  const double pass_price = curve.drafting.pass_us * n / plain_us;
   for (std::size_t i = 0; i < outlooks.size(); ++i) {
     const DraftOutlook& outlook = outlooks[i];
     orders[i] = order_of(outlook, shape, pass_price);

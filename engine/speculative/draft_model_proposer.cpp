@@ -220,7 +220,8 @@ std::int32_t DraftModelProposer::ready_depth(const SequenceRef& sequence) {
   return std::clamp(context, 0, kMaxProposalNodes);
 }
 
-void DraftModelProposer::propose(std::span<const DraftTask> tasks) {
+std::int32_t DraftModelProposer::propose(std::span<const DraftTask> tasks) {
+  const std::int64_t before = n_passes();
   for (const DraftTask& task : tasks) {
     const GuessedChain* chain = task.nodes > 0 && task.guessed ? read_guesses(*task.sequence) : nullptr;
     if (chain == nullptr) continue;
@@ -249,6 +250,7 @@ void DraftModelProposer::propose(std::span<const DraftTask> tasks) {
     });
     runner->propose(chains_);
   }
+  return static_cast<std::int32_t>(n_passes() - before);
 }
 
 void DraftModelProposer::on_verified(const SequenceRef& sequence, const VerifyResult& result) {

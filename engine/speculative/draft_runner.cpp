@@ -70,8 +70,8 @@ void DraftRunner::grow_by_logits(std::span<DraftChain> chains) {
   }
   while (reads_branches() && run_branch_pass(chains)) {
     for (std::size_t row = 0; row < branch_rows_.size(); ++row) {
-      const auto [chain, index] = branch_rows_[row];
-      extend_branch(chains[chain], branches_[chain], index, logits(row));
+      const BranchRow& read = branch_rows_[row];
+      extend_branch(chains[read.chain], branches_[read.chain], read.index, logits(row));
     }
   }
   for (std::size_t i = 0; i < chains.size(); ++i) add_branches(chains[i], branches_[i]);
@@ -202,27 +202,43 @@ void DraftRunner::draw_siblings(const DraftChain& chain, const RandomAddress& ad
 
 // ---- branches ----
 
-// The rows that are worth most behind their own price, as many as fit into one pass, the same chain's adjacent. Returns
-// what they bring.
-double DraftRunner::choose_branch_rows(std::span<DraftChain> chains) {
-  branch_rows_.clear();
-  double gain = 0;
+// The row that is worth most behind its own price, of all chains; worth 0: none pays.
+DraftRunner::BranchRow DraftRunner::best_branch_row(std::span<DraftChain> chains) const {
+  BranchRow best;
   for (std::size_t i = 0; i < chains.size(); ++i) {
-    DraftChain& chain = chains[i];
+    const DraftChain& chain = chains[i];
     if (*chain.broken || chain.stop.rates == nullptr || chain.proposal->draw_method == DrawMethod::kSampled) continue;
-    Branches& branches = branches_[i];
+    const Branches& branches = branches_[i];
     const auto n_committed = static_cast<std::int32_t>(chain.sequence->tokens.size());
     const std::int32_t first_slot = n_committed + Branches::kFirst;
     const std::int32_t most = std::min(Branches::kMostRead, chain.pages->capacity_slots() - first_slot);
-    while (branches.n_read() < most && std::ssize(branch_rows_) < kMostBranchRows) {
-      const std::int32_t best = branches.best_unread(chain.nodes, *chain.n_cached - n_committed);
-      if (best < 0) break;
-      const double worth = branches.node(best).worth * chain.stop.next_rate - chain.stop.row_price;
-      if (worth <= 0) break;
-      branches.read(best);
-      branch_rows_.push_back({i, best});
-      gain += worth;
-    }
+    if (branches.n_read() >= most) continue;
+    const std::int32_t index = branches.best_unread(chain.nodes, *chain.n_cached - n_committed);
+    if (index < 0) continue;
+    const double worth = branches.node(index).worth * chain.stop.next_rate - chain.stop.row_price;
+    if (worth > best.worth) best = {i, index, worth};
+  }
+  return best;
+}
+
+// The rows that are worth most, as many as fit into one pass, the same chain's adjacent. Returns what they bring.
+double DraftRunner::choose_branch_rows(std::span<DraftChain> chains) {
+  branch_rows_.clear();
+  double gain = 0;
+  while (std::ssize(branch_rows_) < kMostBranchRows) {
+    const BranchRow best = best_branch_row(chains);
+    if (best.worth <= 0) break;
+    branches_[best.chain].read(best.index);
+    branch_rows_.push_back(best);
+    gain += best.worth;
+  }
+  // A chain's rows stay in the order in which they were marked: each has the slot that it then got. Not a stable sort,
+  // which allocates.
+  for (std::size_t end = 1; end < branch_rows_.size(); ++end) {
+    const auto row = branch_rows_.begin() + static_cast<std::ptrdiff_t>(end);
+    const auto place = std::upper_bound(branch_rows_.begin(), row, row->chain,
+                                        [](std::size_t chain, const BranchRow& one) { return chain < one.chain; });
+    std::rotate(place, row, row + 1);
   }
   return gain;
 }
@@ -250,7 +266,6 @@ void DraftRunner::add_branch_slices(std::span<DraftChain> chains) {
     const BranchPlaces places{std::span(branch_positions_).subspan(begin, n), std::span(branch_seen_).subspan(begin, n),
                               n_ahead};
     slices_.push_back({slice, chain.version->weights.get(), /*wants_logits=*/true, places});
-    ++chain.proposal->branch_passes;
   }
 }
 

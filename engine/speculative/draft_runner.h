@@ -96,7 +96,14 @@ class DraftRunner {
   std::span<const std::int32_t> unread(const DraftChain& chain);
   void extend(DraftChain& chain, std::span<const float> logits);
   void draw_siblings(const DraftChain& chain, const RandomAddress& address, std::int32_t token, Siblings& siblings);
+  // A node of one chain's Branches that a pass reads.
+  struct BranchRow {
+    std::size_t chain = 0;
+    std::int32_t index = 0;  // in its Branches
+    double worth = 0;        // in tokens, less its price
+  };
   bool run_branch_pass(std::span<DraftChain> chains);
+  BranchRow best_branch_row(std::span<DraftChain> chains) const;
   double choose_branch_rows(std::span<DraftChain> chains);
   void add_branch_slices(std::span<DraftChain> chains);
   void extend_branch(DraftChain& chain, Branches& branches, std::int32_t index, std::span<const float> logits);
@@ -108,11 +115,7 @@ class DraftRunner {
   std::vector<std::int32_t> joined_;  // unread tokens of chains with both committed and proposed ones
   std::vector<std::int32_t> path_;
   Distribution q_;
-  std::vector<Branches> branches_;  // of each chain
-  struct BranchRow {
-    std::size_t chain = 0;
-    std::int32_t index = 0;  // in its Branches
-  };
+  std::vector<Branches> branches_;      // of each chain
   std::vector<BranchRow> branch_rows_;  // of one pass
   std::vector<std::int32_t> branch_tokens_, branch_positions_;
   std::vector<std::uint64_t> branch_seen_;

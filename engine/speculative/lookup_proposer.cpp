@@ -20,11 +20,12 @@ Guesses LookupProposer::guesses(const SequenceRef& sequence) {
   return chain == nullptr ? Guesses() : chain->guesses();
 }
 
-void LookupProposer::propose(std::span<const DraftTask> tasks) {
+std::int32_t LookupProposer::propose(std::span<const DraftTask> tasks) {
   for (const DraftTask& task : tasks) {
     const GuessedChain* chain = task.nodes > 0 ? read(*task.sequence) : nullptr;
     if (chain != nullptr) chain->propose(task.nodes, *task.proposal);
   }
+  return 0;
 }
 
 }  // namespace slip

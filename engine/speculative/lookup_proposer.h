@@ -16,7 +16,7 @@ class LookupProposer final : public Proposer {
   CatchUpTimes catch_up(std::span<const DraftTask> /*tasks*/, CatchUpBudget /*budget*/) override { return {}; }
   std::int32_t ready_depth(const SequenceRef& /*sequence*/) override { return 0; }
   Guesses guesses(const SequenceRef& sequence) override;
-  void propose(std::span<const DraftTask> tasks) override;
+  std::int32_t propose(std::span<const DraftTask> tasks) override;
   void on_verified(const SequenceRef& /*sequence*/, const VerifyResult& /*result*/) override {}
   void release(RequestId sequence) override { chains_.erase(sequence); }
 

@@ -49,9 +49,8 @@ struct Proposal {
   std::vector<DeviceDistribution> device_q;  // [n] instead of q, if a device drew the tokens and will verify them
   std::vector<Distribution> spare_q;         // memory of cleared proposals, for reuse
   DrawMethod draw_method = DrawMethod::kDeterministic;
-  std::uint64_t version = 0;       // DraftVersion::number; 0: no draft
-  int confidence = 0;              // Guesses::confidence when it was made
-  std::int32_t branch_passes = 0;  // draft passes for what does not belong to the chain
+  std::uint64_t version = 0;  // DraftVersion::number; 0: no draft
+  int confidence = 0;         // Guesses::confidence when it was made
   std::size_t size() const { return tokens.size(); }
   // Appends a node behind the last one.
   void add_to_chain(std::int32_t token, double log_q) {
@@ -80,7 +79,6 @@ struct Proposal {
     draw_method = DrawMethod::kDeterministic;
     version = 0;
     confidence = 0;
-    branch_passes = 0;
   }
   std::int32_t count_first_choices(std::span<const std::int32_t> nodes) const {
     return static_cast<std::int32_t>(

@@ -98,8 +98,9 @@ class Proposer {
   // Valid until the next call for this sequence. Depends on the committed tokens and on past answers alone.
   virtual Guesses guesses(const SequenceRef& /*sequence*/) { return {}; }
   // Fills each task's proposal with up to `nodes` nodes. REQUIRES: nodes ≤ ready_depth(), or ≤ the number of guesses();
-  // a sequence's tokens change only as on_verified() reports.
-  virtual void propose(std::span<const DraftTask> tasks) = 0;
+  // a sequence's tokens change only as on_verified() reports. Returns the passes of draft models that it ran, one after
+  // the other: guesses need none, and sequences share them.
+  virtual std::int32_t propose(std::span<const DraftTask> tasks) = 0;
   // `sequence.tokens` does not include this result's tokens yet.
   virtual void on_verified(const SequenceRef& sequence, const VerifyResult& result) = 0;
   virtual void release(RequestId sequence) = 0;  // unknown ids are ignored

@@ -56,10 +56,12 @@ Guesses ProposerList::guesses(const SequenceRef& sequence) {
   return proposer == nullptr ? Guesses() : proposer->guesses(sequence);
 }
 
-void ProposerList::propose(std::span<const DraftTask> tasks) {
+std::int32_t ProposerList::propose(std::span<const DraftTask> tasks) {
+  std::int32_t n_passes = 0;
   for (const auto& proposer : proposers_) {
-    if (const auto own = tasks_of(*proposer, tasks); !own.empty()) proposer->propose(own);
+    if (const auto own = tasks_of(*proposer, tasks); !own.empty()) n_passes += proposer->propose(own);
   }
+  return n_passes;
 }
 
 void ProposerList::on_verified(const SequenceRef& sequence, const VerifyResult& result) {

@@ -19,7 +19,7 @@ class ProposerList final : public Proposer {
   CatchUpTimes catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) override;
   std::int32_t ready_depth(const SequenceRef& sequence) override;
   Guesses guesses(const SequenceRef& sequence) override;
-  void propose(std::span<const DraftTask> tasks) override;
+  std::int32_t propose(std::span<const DraftTask> tasks) override;
   void on_verified(const SequenceRef& sequence, const VerifyResult& result) override;
   void release(RequestId sequence) override;
 

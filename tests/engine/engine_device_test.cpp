@@ -44,7 +44,7 @@ class TreesOfKnown final : public Proposer {
   std::int32_t ready_depth(const SequenceRef&) override { return kMaxProposalNodes; }
   void release(RequestId) override {}
   void on_verified(const SequenceRef&, const VerifyResult&) override {}
-  void propose(std::span<const DraftTask> tasks) override {
+  std::int32_t propose(std::span<const DraftTask> tasks) override {
     for (const DraftTask& task : tasks) {
       const auto& answer = known_[task.sequence->id.value - 1].tokens;
       Proposal& proposal = *task.proposal;
@@ -59,6 +59,7 @@ class TreesOfKnown final : public Proposer {
         parent = static_cast<std::int32_t>(proposal.size()) - 1;
       }
     }
+    return 0;
   }
 
  private:

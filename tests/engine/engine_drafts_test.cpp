@@ -48,7 +48,7 @@ class BranchingProposer final : public testing::WrappedProposer {
   BranchingProposer(std::int32_t max_running, kernels::ThreadPool& pool)
       : WrappedProposer(std::make_unique<DraftModelProposer>(
             DraftModelOptions{.n_pages = 200, .max_running = max_running}, testing::toy_config(kVocab), pool)) {}
-  void propose(std::span<const DraftTask> tasks) override {
+  std::int32_t propose(std::span<const DraftTask> tasks) override {
     std::vector<DraftTask> free_of_charge(tasks.begin(), tasks.end());
     std::vector<SequenceRef> refs;
     refs.reserve(tasks.size());
@@ -58,7 +58,7 @@ class BranchingProposer final : public testing::WrappedProposer {
       refs.back().wants_probability = true;
       task.sequence = &refs.back();
     }
-    WrappedProposer::propose(free_of_charge);
+    return WrappedProposer::propose(free_of_charge);
   }
 
  private:

@@ -355,13 +355,14 @@ class UnmaskedProposer final : public testing::WrappedProposer {
  public:
   UnmaskedProposer()
       : WrappedProposer(std::make_unique<ToyProposer>(language(), ToyProposer::Options{.likeness = 0.6})) {}
-  void propose(std::span<const DraftTask> tasks) override {
-    WrappedProposer::propose(tasks);
+  std::int32_t propose(std::span<const DraftTask> tasks) override {
+    const std::int32_t n_passes = WrappedProposer::propose(tasks);
     for (const DraftTask& task : tasks) {
       for (Distribution& q : task.proposal->q) {
         for (double& probability : q.probabilities) probability /= 2;
       }
     }
+    return n_passes;
   }
 };
 

@@ -335,12 +335,13 @@ TEST(EngineRejection, AnswersFollowTheTargetsDistributionWhateverTheDraft) {
 class LyingProposer final : public testing::WrappedProposer {
  public:
   using WrappedProposer::WrappedProposer;
-  void propose(std::span<const DraftTask> tasks) override {
-    WrappedProposer::propose(tasks);
+  std::int32_t propose(std::span<const DraftTask> tasks) override {
+    const std::int32_t n_passes = WrappedProposer::propose(tasks);
     for (const DraftTask& task : tasks) {
       for (Distribution& q : task.proposal->q)
         std::fill(q.probabilities.begin(), q.probabilities.end(), 1.0 / testing::kDistributionVocab);
     }
+    return n_passes;
   }
 };
 
@@ -353,11 +354,12 @@ class FaultyProposer final : public testing::WrappedProposer {
       : WrappedProposer(std::make_unique<DraftModelProposer>(DraftModelOptions{.n_pages = 64, .max_running = 16},
                                                              testing::toy_config(testing::kDistributionVocab), pool)),
         fault_(fault) {}
-  void propose(std::span<const DraftTask> tasks) override {
+  std::int32_t propose(std::span<const DraftTask> tasks) override {
     std::vector<DraftTask> stopped(tasks.begin(), tasks.end());
     for (DraftTask& task : stopped) task.stop = {&rates_, /*next_rate=*/1, /*row_price=*/0.3, /*pass_price=*/0};
-    WrappedProposer::propose(stopped);
+    const std::int32_t n_passes = WrappedProposer::propose(stopped);
     for (const DraftTask& task : tasks) spoil(*task.proposal);
+    return n_passes;
   }
 
  private:

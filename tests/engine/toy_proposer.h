@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <new>
@@ -49,12 +50,15 @@ class ToyProposer final : public Proposer {
     return {};
   }
 
-  void propose(std::span<const DraftTask> tasks) override {
+  std::int32_t propose(std::span<const DraftTask> tasks) override {
     ++n_calls;
     if (fail_at == n_calls) throw std::runtime_error("the proposer broke");
+    std::int32_t n_passes = 0;
     for (const DraftTask& task : tasks) {
+      n_passes = std::max(n_passes, task.nodes);
       if (task.nodes > 0) grow(*task.sequence, task.nodes, *task.proposal);
     }
+    return n_passes;
   }
 
   std::set<std::uint64_t> begun;

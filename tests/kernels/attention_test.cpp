@@ -88,6 +88,33 @@ TEST_P(Attention, OtherSequencesInTheStepChangeNoBit) {
   EXPECT_TRUE(same_bits(alone, mixed));
 }
 
+// Also where no row is the sixteenth of its sequence, as in a draft's later passes over branches.
+TEST_P(Attention, RowsOfManySequencesAreSharedAmongThreads) {
+  static void (*whole)(const AttentionTile&) = nullptr;
+  static int n_rows = 0, most_rows = 0;  // of the stretch that runs, and of the longest
+  whole = table().attention;
+  n_rows = most_rows = 0;
+  KernelTable counting = table();
+  counting.attention = [](const AttentionTile& tile) {
+    n_rows += tile.n_rows;
+    whole(tile);
+  };
+  static void (*end)() = nullptr;
+  end = table().end_bf16_tiles;
+  counting.end_bf16_tiles = [] {
+    most_rows = std::max(most_rows, std::exchange(n_rows, 0));
+    if (end != nullptr) end();
+  };
+  const PagedSequence memory(shape(), 60, 10);
+  const std::vector<std::vector<std::int32_t>> tables(32, {memory.pages(), memory.pages() + 60 / 32 + 1});
+  std::vector<AttentionRow> rows;
+  for (const auto& pages : tables) rows.push_back({pages.data(), 40, /*own_index=*/17, {}});
+  ThreadPool alone(1);
+  attend(counting, shape(), memory.kv(), rows, 0, alone);
+  EXPECT_GT(most_rows, 0);
+  EXPECT_LE(most_rows, 4);
+}
+
 // Sequences of as many rows as they like, one behind the other: each as alone, whichever thread begins where.
 TEST_P(Attention, SequencesOfAnyLengthsShareAStep) {
   const PagedSequence memory(shape(), 100, 41);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace slip {
@@ -48,7 +49,7 @@ StepCurve curve_of(double fixed_us, std::int32_t tile, double tile_us, double de
     curve.us[static_cast<std::size_t>(r - 1)] = fixed_us + tile_us * tiles;
   }
   curve.more_row_us = tile_us / tile;
-  curve.drafting.depth_us = depth_us;
+  curve.drafting.pass_us = depth_us;
   return curve;
 }
 
@@ -114,7 +115,7 @@ TEST(DraftLength, ADraftThatDoesNotPayIsNotUsed) {
 TEST(DraftLength, ADepthIsPaidOnce) {
   StepCurve flat;
   flat.us.fill(10'000);
-  flat.drafting.depth_us = 600;
+  flat.drafting.pass_us = 600;
   EXPECT_EQ(chosen({{3, 0.1}, {3, 0.0}}, flat), (std::vector<std::int32_t>{0, 0}));
   EXPECT_EQ(chosen({{3, 0.1}, {3, 0.7}}, flat)[1], 3);
   EXPECT_GE(chosen({{3, 0.1}, {3, 0.7}}, flat)[0], 1);
@@ -125,12 +126,12 @@ TEST(DraftLength, ADearFirstPassMakesProposalsLongOrNone) {
   StepCurve flat;
   flat.us.fill(10'000);
   flat.drafting.begin_us = 2'000;
-  flat.drafting.depth_us = 100;
+  flat.drafting.pass_us = 100;
   EXPECT_EQ(chosen({{8, 0.15}}, flat)[0], 0);
   EXPECT_GE(chosen({{8, 0.4}}, flat)[0], 4);
   StepCurve even = flat;  // the same time at depth 1, told as a price of each depth
   even.drafting.begin_us = 0;
-  even.drafting.depth_us = 2'100;
+  even.drafting.pass_us = 2'100;
   EXPECT_EQ(chosen({{8, 0.4}}, even)[0], 1);
 }
 
@@ -203,14 +204,32 @@ DraftOutlook both(double alpha, double of_guesses, std::int32_t n_guesses = 8) {
 
 TEST(DraftLength, GuessesAreProposedWhereADraftPassDoesNotPay) {
   StepCurve dear = kMemoryBound, cheap = kMemoryBound;
-  dear.drafting.depth_us = 4'000;
-  cheap.drafting.depth_us = 10;
+  dear.drafting.pass_us = 4'000;
+  cheap.drafting.pass_us = 10;
   EXPECT_TRUE(chosen_of_both({both(0.7, 0.6)}, dear)[0].guessed);
   EXPECT_GT(chosen_of_both({both(0.7, 0.6)}, dear)[0].nodes, 1);
   EXPECT_FALSE(chosen_of_both({both(0.7, 0.6)}, cheap)[0].guessed);
   EXPECT_FALSE(chosen_of_both({both(0.9, 0.1)}, dear)[0].guessed) << "a good draft pays its passes";
   EXPECT_TRUE(chosen_of_both({both(0.5, 0.9)}, cheap)[0].guessed);
   EXPECT_FALSE(chosen_of_both({both(0.9, 0.9, /*n_guesses=*/1)}, cheap)[0].guessed) << "one guess is a short chain";
+}
+
+// A prompt makes its step long. If that counted, each token would seem to save a share of the prompt's time.
+TEST(DraftLength, WhatDraftingSavesBesideAPromptIsByThePrice) {
+  StepCurve curve;
+  for (std::int32_t row = 0; row < StepCurve::kRows; ++row) {
+    curve.us[static_cast<std::size_t>(row)] = 10'000 + 100.0 * row;
+  }
+  curve.more_row_us = 100;
+  curve.drafting.pass_us = 200;
+  const std::vector<DraftOutlook> outlooks(4, {8, 0.7});
+  constexpr double kPrice = 4 / 10'000.0;
+  std::vector<DraftLength> lengths;
+  const auto saved_us = [&](std::int32_t prompt_rows) {
+    return choose_draft_lengths(outlooks, prompt_rows, curve, lengths, kPrice).saved_us;
+  };
+  EXPECT_GT(saved_us(8), 0);
+  EXPECT_NEAR(saved_us(256), saved_us(8), 1e-6);
 }
 
 TEST(DraftLength, ASequenceWithoutADraftTakesItsGuesses) {
@@ -314,8 +333,18 @@ TEST(AddProbes, AProbeThatIsTooDearWaits) {
 TEST(AcceptanceEstimate, ProbesNowAndThen) {
   AcceptanceEstimate estimate;
   int probes = 0;
-  for (int i = 0; i < 320; ++i) probes += estimate.is_probe() ? 1 : 0;
+  for (int i = 0; i < 310; ++i) probes += estimate.is_probe() ? 1 : 0;
   EXPECT_EQ(probes, 10);
+}
+
+// The sequences of a step ask in the same order each time. The text of one alone would decide for all.
+TEST(AcceptanceEstimate, ProbesEachSequenceInTurn) {
+  AcceptanceEstimate estimate;
+  std::array<int, 16> probes{};
+  for (int step = 0; step < 31 * 16; ++step) {
+    for (int& of_sequence : probes) of_sequence += estimate.is_probe() ? 1 : 0;
+  }
+  EXPECT_EQ(*std::min_element(probes.begin(), probes.end()), 16);
 }
 
 }  // namespace

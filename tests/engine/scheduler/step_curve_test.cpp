@@ -48,7 +48,7 @@ TEST(StepCurveEstimate, FindsTheStepsOfTilesUnderALevelThatDrifts) {
   for (std::int32_t rows = 1; rows <= 8; ++rows) {
     EXPECT_NEAR(curve.pass_us(rows), load * tiles_us(rows), 0.02 * load * tiles_us(rows)) << rows;
   }
-  EXPECT_NEAR(curve.drafting.depth_us, 200, 1);
+  EXPECT_NEAR(curve.drafting.pass_us, 200, 1);
   EXPECT_NEAR(curve.drafting.begin_us, 0, 1);
   EXPECT_EQ(curve.drafting.us(0), 0);
   EXPECT_NEAR(curve.drafting.us(4), 800, 4);
@@ -57,14 +57,14 @@ TEST(StepCurveEstimate, FindsTheStepsOfTilesUnderALevelThatDrifts) {
 // As measured beside a 160M target: the first draft pass finds its weights in memory, and takes 350 µs, later ones 85.
 TEST(DraftTimeEstimate, TellsTheBeginningFromTheDepths) {
   DraftTimeEstimate estimate;
-  EXPECT_EQ(estimate.line().depth_us, 0);
+  EXPECT_EQ(estimate.line().pass_us, 0);
   for (int i = 0; i < 200; ++i) {
     const std::int32_t depth = 1 + i % 5;
     estimate.add(depth, i % 37 == 36 ? 8'000 : 265 + 85.0 * depth);  // some are interrupted
   }
   const DraftTime line = estimate.line();
   EXPECT_NEAR(line.begin_us, 265, 80);
-  EXPECT_NEAR(line.depth_us, 85, 25);
+  EXPECT_NEAR(line.pass_us, 85, 25);
 }
 
 // Without other depths nothing tells the two apart; what is known is the time of this depth. A later change is
@@ -73,19 +73,19 @@ TEST(DraftTimeEstimate, OneDepthIsALineThroughZero) {
   DraftTimeEstimate estimate;
   for (int i = 0; i < 100; ++i) estimate.add(3, 600);
   EXPECT_NEAR(estimate.line().begin_us, 0, 1e-6);
-  EXPECT_NEAR(estimate.line().depth_us, 200, 1e-6);
+  EXPECT_NEAR(estimate.line().pass_us, 200, 1e-6);
   for (int i = 0; i < 300; ++i) estimate.add(3, 300);
-  EXPECT_NEAR(estimate.line().depth_us, 100, 2);
+  EXPECT_NEAR(estimate.line().pass_us, 100, 2);
   estimate.add(0, 100);
   estimate.add(2, -1);
-  EXPECT_NEAR(estimate.line().depth_us, 100, 2) << "neither is a drafting";
+  EXPECT_NEAR(estimate.line().pass_us, 100, 2) << "neither is a drafting";
 }
 
 // Where deeper draftings happened to take less time, a depth still costs nothing rather than less.
 TEST(DraftTimeEstimate, NoDepthPays) {
   DraftTimeEstimate estimate;
   for (int i = 0; i < 100; ++i) estimate.add(1 + i % 2, i % 2 == 0 ? 500 : 300);
-  EXPECT_EQ(estimate.line().depth_us, 0);
+  EXPECT_EQ(estimate.line().pass_us, 0);
   EXPECT_NEAR(estimate.line().begin_us, 400, 20);
 }
 

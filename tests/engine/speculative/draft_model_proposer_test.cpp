@@ -152,9 +152,9 @@ TEST_F(DraftModelProposerTest, AfterAnAcceptedSiblingItProposesWhatANewOneWould)
 
 // ---- early stops ----
 
-// Proposes with this rule; `proposer` has caught up.
+// Proposes with this rule; `proposer` has caught up. `n_passes` gets what propose() returns.
 std::vector<Proposal> propose_until(DraftModelProposer& proposer, std::vector<Drafted*> sequences, const StopRule& stop,
-                                    std::int32_t most = 6, std::int32_t width = 1) {
+                                    std::int32_t most = 6, std::int32_t width = 1, std::int32_t* n_passes = nullptr) {
   std::vector<SequenceRef> refs;
   for (Drafted* sequence : sequences) {
     refs.push_back(sequence->view());
@@ -165,7 +165,10 @@ std::vector<Proposal> propose_until(DraftModelProposer& proposer, std::vector<Dr
   auto tasks = draft_tasks(refs, nodes, proposals, width);
   for (DraftTask& task : tasks) task.stop = stop;
   proposer.catch_up(tasks, {16, 16});
-  proposer.propose(tasks);
+  const std::int64_t before = proposer.n_passes();
+  const std::int32_t n = proposer.propose(tasks);
+  EXPECT_EQ(n, proposer.n_passes() - before);
+  if (n_passes != nullptr) *n_passes = n;
   return proposals;
 }
 
@@ -181,12 +184,12 @@ TEST_F(DraftModelProposerTest, AChainEndsWhereItsNextTokenIsNotWorthItsTime) {
     }
     propose(proposer, {&first, &second}, 1);
     const auto lengths = [&](const StopRule& stop) {
-      const std::int64_t before = proposer.n_passes();
+      std::int32_t n_passes = 0;
       std::vector<std::int64_t> found;
-      for (const Proposal& proposal : propose_until(proposer, {&first, &second}, stop)) {
+      for (const Proposal& proposal : propose_until(proposer, {&first, &second}, stop, 6, 1, &n_passes)) {
         found.push_back(proposal.chain_length());
       }
-      EXPECT_EQ(proposer.n_passes() - before, std::max(found[0], found[1])) << "no pass is wasted";
+      EXPECT_EQ(n_passes, std::max(found[0], found[1])) << "no pass is wasted";
       return found;
     };
     using Lengths = std::vector<std::int64_t>;
@@ -216,12 +219,13 @@ TEST_F(DraftModelProposerTest, BranchesAreWhatTheDraftSaysBehindTheirPath) {
       proposer.begin(sequence->view());
     }
     propose(proposer, {&one, &other}, 1);
-    const auto trees = propose_until(proposer, {&one, &other}, {&rates, 1, 0, 0}, /*nodes=*/4, /*width=*/3);
+    std::int32_t n_passes = 0;
+    const auto trees = propose_until(proposer, {&one, &other}, {&rates, 1, 0, 0}, /*nodes=*/4, /*width=*/3, &n_passes);
+    EXPECT_GT(n_passes, 5) << "four for the chains, and some for the branches";
     for (const std::size_t at : {0, 1}) {
       const Proposal& tree = trees[at];
       ASSERT_EQ(tree.size(), static_cast<std::size_t>(kMaxProposalNodes));
       EXPECT_EQ(tree.chain_length(), 4);
-      EXPECT_GT(tree.branch_passes, 1);
       int n_behind_siblings = 0;
       for (std::int32_t node = 0; node < kMaxProposalNodes; ++node) {
         const std::int32_t parent = tree.parents[static_cast<std::size_t>(node)];
@@ -248,11 +252,12 @@ TEST_F(DraftModelProposerTest, BranchesGrowOnlyWhereTheyPayAndMay) {
   proposer.begin(sequence.view());
   propose(proposer, {&sequence}, 1);
   const auto n_branches = [&](const StopRule& stop, std::int32_t width) {
-    const std::int64_t before = proposer.n_passes();
-    const Proposal tree = propose_until(proposer, {&sequence}, stop, 4, width)[0];
-    EXPECT_EQ(proposer.n_passes() - before, tree.chain_length() + tree.branch_passes);
-    return std::count_if(tree.parents.begin(), tree.parents.end(),
-                         [&](std::int32_t parent) { return parent >= tree.chain_length(); });
+    std::int32_t n_passes = 0;
+    const Proposal tree = propose_until(proposer, {&sequence}, stop, 4, width, &n_passes)[0];
+    const auto n = std::count_if(tree.parents.begin(), tree.parents.end(),
+                                 [&](std::int32_t parent) { return parent >= tree.chain_length(); });
+    EXPECT_EQ(n_passes > tree.chain_length(), n > 0);
+    return n;
   };
   EXPECT_GT(n_branches({&rates, 1, 0, 0}, 2), 0);
   EXPECT_EQ(n_branches({&rates, 1, 0, 0}, 1), 0) << "a chain";
@@ -260,6 +265,37 @@ TEST_F(DraftModelProposerTest, BranchesGrowOnlyWhereTheyPayAndMay) {
   EXPECT_EQ(n_branches({&rates, 1, 0.9, 0}, 2), 0) << "no row is worth it";
   sequence.ref.rule = AcceptanceRule::kRejection;
   EXPECT_EQ(n_branches({&rates, 1, 0, 0}, 2), 0) << "sampled";
+}
+
+// The greatest price of a pass for which siblings are read.
+double most_for_branches(DraftModelProposer& proposer, const std::vector<Drafted*>& sequences) {
+  const ChoiceRates rates;
+  double most = 0;
+  for (double price = 0; price < 2; price += 0.01) {
+    std::int32_t n_passes = 0, longest = 0;
+    for (const Proposal& tree : propose_until(proposer, sequences, {&rates, 1, 0, price}, 4, 3, &n_passes)) {
+      longest = std::max(longest, tree.chain_length());
+    }
+    if (n_passes > longest) most = price;
+  }
+  return most;
+}
+
+// The rows of eight equal sequences are worth more than eight rows of one, of which each next one is worth less.
+TEST_F(DraftModelProposerTest, ABranchPassReadsTheBestRowsOfAllSequences) {
+  auto proposer = make();
+  const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
+  std::vector<std::unique_ptr<Drafted>> sequences;
+  std::vector<Drafted*> all;
+  for (std::uint64_t id = 1; id <= 8; ++id) {
+    all.push_back(sequences.emplace_back(std::make_unique<Drafted>(id, prompt_of(9, 5), live_draft)).get());
+    all.back()->sampling.temperature = 0;
+    proposer.begin(all.back()->view());
+  }
+  propose(proposer, all, 1);
+  const double of_one = most_for_branches(proposer, {all[0]});
+  EXPECT_GT(of_one, 0);
+  EXPECT_GT(most_for_branches(proposer, all), 1.3 * of_one);
 }
 
 // Rows of branches leave nothing behind in the draft's cache, whatever of them is accepted.
@@ -311,6 +347,27 @@ TEST_F(DraftModelProposerTest, SureGuessesNeedNoPass) {
       EXPECT_EQ(made.q.size(), temperature == 0 ? 0U : 7U);
     }
   }
+}
+
+// What a pass costs is learned from the number of passes, not from the length of proposals.
+TEST_F(DraftModelProposerTest, OnlyPassesOfTheDraftCountAsPasses) {
+  DraftModelProposer proposer({.n_pages = 200, .max_running = 8, .prompt_lookup = true}, testing::toy_config(kVocab),
+                              pool_);
+  Drafted sure(1, sure_text(), make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1)));
+  Drafted other(2, prompt_of(9, 7), sure.live_draft);
+  for (Drafted* sequence : {&sure, &other}) {
+    sequence->ref.prompt_tokens = 6;
+    sequence->sampling.temperature = 0;
+    proposer.begin(sequence->view());
+    propose(proposer, {sequence}, 1);
+  }
+  const std::vector<SequenceRef> refs{sure.view(), other.view()};
+  std::vector<Proposal> proposals(2);
+  const auto tasks = draft_tasks(refs, {7, 2}, proposals);
+  proposer.catch_up(tasks, {16, 16});
+  EXPECT_EQ(proposer.propose(tasks), 2);
+  EXPECT_EQ(proposals[0].chain_length(), 7);
+  EXPECT_EQ(proposals[1].chain_length(), 2);
 }
 
 // Guesses need no draft, which may be behind; afterwards it proposes what one that read along does.
