@@ -89,6 +89,7 @@ class PaybackGovernor final : public Governor {
   void unit_done() noexcept override { units_.done(); }
 
   StepDecision allow_step(const TopicProgress& topic) noexcept override {
+    busy_.update(now_us_(), units_.busy_us());  // while no step is allowed, the learner asks for no unit
     if (topic.topic >= pauses_.size()) pauses_.resize(topic.topic + 1);
     // Uses the last seconds, not this instant, since every engine is idle between two steps.
     const double most = options_.steps_per_request;

@@ -211,6 +211,22 @@ TEST(PaybackGovernor, TimeInWhichNothingWasAskedForIsNoPause) {
   EXPECT_GT(n_leased, 10);
 }
 
+// Regression: only a request for a unit measured the engine's time. After a busy spell a topic at its limit of steps
+// got no unit, so the engine counted as busy for as long as it idled.
+TEST(PaybackGovernor, ARefusedStepIsAQuestionSoIdleTimeIsSeen) {
+  Scene scene({.payback_s = 1e9});
+  scene.run_busy(6, LearningUnit::kTraining);
+  TopicProgress topic{.answers_seen = 48};
+  while (scene.governor->allow_step(topic).allowed) ++topic.steps_done;
+  ASSERT_EQ(topic.steps_done, 48U) << "the limit of a busy engine";
+  for (int i = 0; i < 10; ++i) {
+    now_us += 1'000'000;  // the learner asks again after a second
+    scene.governor->allow_step(topic);
+  }
+  EXPECT_TRUE(scene.governor->allow_step(topic).allowed);
+  EXPECT_TRUE(scene.governor->engine_idle()) << "then all records are scored";
+}
+
 // A unit beside a prompt would slow it down and make little progress, so it waits. If the service only reads prompts,
 // training runs beside them after the longest wait.
 TEST(PaybackGovernor, TrainingWaitsForAPromptButNotForEver) {
