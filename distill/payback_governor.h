@@ -12,8 +12,8 @@ namespace slip {
 struct PaybackOptions {
   double max_share = 0.1;  // 0 to 1: share of the time of the engine's steps that learning may cost
   double payback_s = 600;  // > 0: seconds of serving within which a gain must pay back its cost
-  // ≥ 0: limit of optimizer steps per finished request of a topic. While the engine is busy, at most 1/2 for a topic's
-  // first 48 requests, then falling to 1/4.
+  // ≥ 0: limit of optimizer steps per finished request of a topic. While the engine is busy, at most 1 for a topic's
+  // first 48 requests, then falling to 3/8; more steps that it took in idle time do not count against that.
   double steps_per_request = 2;
   double burst_s = 1;  // size of the budget in seconds of cost; it starts full, so that a busy service can learn early
 };

@@ -314,5 +314,22 @@ TEST(PaybackGovernor, ABusyEngineIsAskedForFewerStepsAsATopicAges) {
   EXPECT_EQ(steps_by(960), 390U);
 }
 
+// Regression: all steps of a topic's life counted against the limit of a busy engine. 400 answers with 800 steps in
+// idle time meant more than a thousand answers without a step, however much the text changed.
+TEST(PaybackGovernor, StepsTakenInIdleTimeDoNotStopABusyTopic) {
+  Scene scene({.payback_s = 1e9});
+  TopicProgress topic{.answers_seen = 400};
+  const auto train = [&] {
+    while (scene.governor->allow_step(topic).allowed) ++topic.steps_done;
+    return topic.steps_done;
+  };
+  ASSERT_EQ(train(), 800U) << "two for each answer in idle time";
+  scene.run_busy(6, LearningUnit::kTraining);
+  EXPECT_EQ(train(), 800U);
+  topic.answers_seen += 40;
+  EXPECT_EQ(train(), 815U) << "three eighths of a step for each later answer";
+  EXPECT_STREQ(scene.governor->allow_step(topic).reason, "waits for requests");
+}
+
 }  // namespace
 }  // namespace slip
