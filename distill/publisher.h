@@ -55,7 +55,7 @@ class Publisher {
   void keep_lineage(const TopicState& topic, const DraftSource& before);
   void decide(TopicState& topic, const std::string& kind, const CanaryVerdict& verdict, std::uint64_t version);
   void report_unpublished(TopicState& topic, CanaryVerdict verdict, const Error& error);
-  void go_live(TopicState& topic, DraftSource next);
+  void go_live(TopicState& topic, DraftSource next, const AcceptanceScore& measured);
   DraftSource restore_or_base(TopicState& topic, const DraftSource& previous);
   DraftSource restore(TopicState& topic, const DraftSource& previous);
 
