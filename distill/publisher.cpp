@@ -179,6 +179,7 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
   std::shared_ptr<const DeviceImage> image;
   try {
     if (options_.pack) image = options_.pack(*candidate.weights);
+    if (options_.before_write) options_.before_write();
     meta = write(candidate, before.folder, meta);
   } catch (const Error& error) {
     return report_unpublished(topic, verdict, error);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -17,8 +18,9 @@ namespace slip {
 
 struct PublisherOptions {
   Dtype serve_dtype = Dtype::kBFloat16;
-  PackDraft pack;     // packs versions before they go live; on the publisher's thread
-  double margin = 0;  // CanaryOptions::margin, for new tests
+  PackDraft pack;                      // packs versions before they go live; on the publisher's thread
+  double margin = 0;                   // CanaryOptions::margin, for new tests
+  std::function<void()> before_write;  // called before a candidate's files are written; may be empty
 };
 
 // Carries out the canary's decisions: exports candidates, publishes and rolls back, and tells the DecisionSink. The
