@@ -44,7 +44,9 @@ void CanaryScorer::add_to_watch(TopicState& topic, const ReplayRecord& record) {
   const ModelWeights& live = *topic.live.version->weights;
   const AcceptanceScore of_live = score(live, record);
   if (topic.previous && topic.previous->version->weights.get() != base_->weights.get()) {
-    topic.against_previous.add(pair_of(of_live, score(*topic.previous->version->weights, record)));
+    const AcceptanceScore of_previous = score(*topic.previous->version->weights, record);
+    topic.against_previous.add(pair_of(of_live, of_previous));
+    add_to_recent(topic.recent_previous, of_previous);
   }
   if (&live == base_->weights.get()) return;
   const AcceptanceScore of_base = score(*base_->weights, record);

@@ -128,7 +128,7 @@ void Learner::State::run() {
 
 void Learner::State::begin() {
   loop.emplace(LearningLoopSetting{options, topics, live_drafts, base, store, intake, earlier, governor, decisions,
-                                   [this] { return in_unit(); }});
+                                   [this] { return in_unit(); }, [this] { end_unit(); }});
 }
 
 void Learner::State::forget(const PurgeScope& scope) {
@@ -172,7 +172,8 @@ bool Learner::State::work_once() {
   return true;
 }
 
-// Ends the last unit only if this one is not granted: without cores, this thread may get no time for asking.
+// Ends the last unit only if this one is not granted: without cores, this thread may get no time for asking. The loop
+// also ends it before it writes files.
 bool Learner::State::begin_unit(LearningUnit unit) {
   if (!governor.allow_unit(unit)) {
     end_unit();

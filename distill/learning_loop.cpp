@@ -35,8 +35,8 @@ void end_spell(const TopicState& topic, FailureSpell& spell, const char* doing) 
   spell = {};
 }
 
-ResidentTrainersOptions trainers_options(const LearnerOptions& options) {
-  return {options.trainer, options.optimizer_folder, options.memory_bytes, options.save_us};
+ResidentTrainersOptions trainers_options(const LearnerOptions& options, std::function<void()> before_write) {
+  return {options.trainer, options.optimizer_folder, options.memory_bytes, options.save_us, std::move(before_write)};
 }
 
 }  // namespace
@@ -59,9 +59,10 @@ LearningLoop::LearningLoop(LearningLoopSetting setting)
       replay_(setting.replay),
       governor_(setting.governor),
       go_on_(std::move(setting.go_on)),
-      trainers_(trainers_options(options_)),
-      publisher_({options_.serve_dtype, options_.pack, options_.canary.margin}, base_, setting.store, trainers_,
-                 setting.decisions),
+      give_cores_back_(std::move(setting.end_unit)),
+      trainers_(trainers_options(options_, [this] { end_unit(); })),
+      publisher_({options_.serve_dtype, options_.pack, options_.canary.margin, [this] { end_unit(); }}, base_,
+                 setting.store, trainers_, setting.decisions),
       pool_(std::max(1, options_.cores)),
       scorer_(base_->weights->config, base_->weights->config.max_positions, pool_, options_.prompt_lookup),
       canary_(options_.canary, options_.k, base_, scorer_, replay_, publisher_, setting.decisions),
@@ -100,6 +101,11 @@ void LearningLoop::remember_curves() {
   for (const TopicState& topic : topics_) {
     trainers_.remember(topic.live_draft->name(), topic.curve, topic.step_seconds);
   }
+}
+
+void LearningLoop::end_unit() {
+  unit_ended_ = true;
+  give_cores_back_();
 }
 
 void LearningLoop::reclaim() {
@@ -279,8 +285,10 @@ bool LearningLoop::holds_records() const {
 
 // Scores all waiting records before a training step, since scores on text that was trained on are no evidence.
 void LearningLoop::run(LearningUnit unit) {
+  unit_ended_ = false;
   if (is_scoring(unit)) return score_next();
-  for (next_ = topic_to_score(); next_ != nullptr; next_ = topic_to_score()) score_next();
+  for (next_ = topic_to_score(); next_ != nullptr && !unit_ended_; next_ = topic_to_score()) score_next();
+  if (unit_ended_) return;   // without cores, the step would take long
   next_ = topic_to_train();  // the verdicts may have changed what pays
   if (next_ != nullptr) train_step();
 }
@@ -340,6 +348,7 @@ void LearningLoop::train_step() {
   const std::int64_t began_us = thread_cpu_us();
   try {
     DraftTrainer& trainer = trainers_.take(topic.live_draft->name(), topic.live);
+    if (unit_ended_) return;  // another trainer was saved to make room
     const auto batch = next_batch(topic);
     if (batch.empty()) return;
     bool went_on = true;

@@ -47,6 +47,8 @@ struct LearningLoopSetting {
   Governor& governor;
   DecisionSink& decisions;
   std::function<bool()> go_on;  // called between two parts of a step; false abandons the step; may take() records
+  // Gives the cores back. Called before a trainer's state or a candidate is written, since that takes long.
+  std::function<void()> end_unit;
 };
 
 // Chooses the learner's next unit of work over all topics, and does it: scores new records, trains on them, and sends
@@ -60,7 +62,8 @@ class LearningLoop {
 
   // The kind of the next unit; empty when there is nothing to do now. Pass `may_train` = false while the disk is low.
   std::optional<LearningUnit> next_unit(bool may_train);
-  // Does the unit that next_unit() just returned. A training unit first scores all waiting records.
+  // Does the unit that next_unit() just returned. A training unit first scores all waiting records. It takes no step if
+  // it had to write files, since the unit ended before that.
   void run(LearningUnit unit);
   bool holds_records() const;  // whether records wait to be scored, perhaps until there are more
 
@@ -87,6 +90,7 @@ class LearningLoop {
   void start_curve(TopicState& topic) const;
   void resume_curve(TopicState& topic) const;
   void remember_curves();
+  void end_unit();
   double value_of(const TopicState& topic) const;
   double step_share_of(const TopicState& topic) const;
   void score_next();
@@ -103,6 +107,7 @@ class LearningLoop {
   const ReplayReader& replay_;
   Governor& governor_;
   const std::function<bool()> go_on_;
+  const std::function<void()> give_cores_back_;
   ResidentTrainers trainers_;
   Publisher publisher_;
   kernels::ThreadPool pool_;
@@ -112,6 +117,7 @@ class LearningLoop {
   std::uint64_t newest_taken_ = 0;  // sequence of the newest record that take() has seen, or that was there before
   TopicState* next_ = nullptr;      // topic of the unit that next_unit() returned
   bool scoring_ = false;            // stays true until no record is left
+  bool unit_ended_ = false;         // during the current run(), to write files
   TopicState* training_ = nullptr;  // topic of the current burst of steps
   std::uint64_t burst_steps_ = 0;   // steps of that burst so far
   std::uint64_t n_samples_ = 0;     // background requests so far

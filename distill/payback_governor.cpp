@@ -89,11 +89,16 @@ class PaybackGovernor final : public Governor {
   void unit_done() noexcept override { units_.done(); }
 
   StepDecision allow_step(const TopicProgress& topic) noexcept override {
+    busy_.update(now_us_(), units_.busy_us());  // while no step is allowed, the learner asks for no unit
     if (topic.topic >= pauses_.size()) pauses_.resize(topic.topic + 1);
     // Uses the last seconds, not this instant, since every engine is idle between two steps.
     const double most = options_.steps_per_request;
-    const double steps = busy_.share() < kBusyShare ? most : std::min(most, busy_steps(topic.answers_seen));
-    const PaybackTerms terms{options_.payback_s, steps, units_.decode_time(), units_.lease_cost() * busy_.share()};
+    const PaybackTerms terms{.payback_s = options_.payback_s,
+                             .steps_per_request = most,
+                             .busy_steps_per_request = std::min(most, busy_steps(topic.answers_seen)),
+                             .busy = busy_.share() >= kBusyShare,
+                             .decode = units_.decode_time(),
+                             .lease_cost = units_.lease_cost() * busy_.share()};
     return decide_training(topic, terms, pauses_[topic.topic]);
   }
 

@@ -151,11 +151,12 @@ void Publisher::restart_trainer(TopicState& topic) {
   ++topic.figures.trainer_restarts;
 }
 
-void Publisher::go_live(TopicState& topic, DraftSource next) {
+// `measured`: what is known of the version's acceptance on recent text.
+void Publisher::go_live(TopicState& topic, DraftSource next, const AcceptanceScore& measured) {
   topic.live = std::move(next);
   topic.live_draft->set(topic.live.version);
   topic.figures.live_version = topic.live.version->number;
-  topic.recent_live = topic.recent_base;  // until the version itself is scored
+  topic.recent_live = measured;
   topic.candidate_test.begin_against_new_live();
   topic.against_previous = LiveWatch();
   topic.against_base = LiveWatch();
@@ -178,6 +179,7 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
   std::shared_ptr<const DeviceImage> image;
   try {
     if (options_.pack) image = options_.pack(*candidate.weights);
+    if (options_.before_write) options_.before_write();
     meta = write(candidate, before.folder, meta);
   } catch (const Error& error) {
     return report_unpublished(topic, verdict, error);
@@ -187,9 +189,11 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
   decide(topic, "publish", verdict, meta.version);
   const AcceptanceScore measured = candidate.own;
   drop_candidate(topic);  // the store owns its files now
-  go_live(topic, {std::make_shared<DraftVersion>(version), meta.draft, meta.version,
-                  store_.folder(meta.draft, meta.version), meta.optimizer_steps});
-  topic.recent_live = measured;
+  topic.recent_previous = topic.recent_live;
+  go_live(topic,
+          {std::make_shared<DraftVersion>(version), meta.draft, meta.version, store_.folder(meta.draft, meta.version),
+           meta.optimizer_steps},
+          measured);
   decisions_.on_published(meta);
   topic.previous = before;
   topic.figures.realised_gain += verdict.gain;
@@ -302,9 +306,12 @@ void Publisher::roll_back(TopicState& topic, const CanaryVerdict& verdict, bool 
   CanaryVerdict told = verdict;
   told.reason = (to_base ? "worse than the base draft, " : "worse than its predecessor, ") + verdict.reason;
   decide(topic, "rollback", told, restored.version->number);
+  // The base draft also serves if the predecessor is gone.
+  const AcceptanceScore measured =
+      restored.version->weights == base_->weights ? topic.recent_base : topic.recent_previous;
   topic.previous.reset();
   const DraftSource bad = topic.live;
-  go_live(topic, std::move(restored));
+  go_live(topic, std::move(restored), measured);
   if (!verdict.harmful) keep_lineage(topic, bad);
 }
 

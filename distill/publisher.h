@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -17,8 +18,9 @@ namespace slip {
 
 struct PublisherOptions {
   Dtype serve_dtype = Dtype::kBFloat16;
-  PackDraft pack;     // packs versions before they go live; on the publisher's thread
-  double margin = 0;  // CanaryOptions::margin, for new tests
+  PackDraft pack;                      // packs versions before they go live; on the publisher's thread
+  double margin = 0;                   // CanaryOptions::margin, for new tests
+  std::function<void()> before_write;  // called before a candidate's files are written; may be empty
 };
 
 // Carries out the canary's decisions: exports candidates, publishes and rolls back, and tells the DecisionSink. The
@@ -55,7 +57,7 @@ class Publisher {
   void keep_lineage(const TopicState& topic, const DraftSource& before);
   void decide(TopicState& topic, const std::string& kind, const CanaryVerdict& verdict, std::uint64_t version);
   void report_unpublished(TopicState& topic, CanaryVerdict verdict, const Error& error);
-  void go_live(TopicState& topic, DraftSource next);
+  void go_live(TopicState& topic, DraftSource next, const AcceptanceScore& measured);
   DraftSource restore_or_base(TopicState& topic, const DraftSource& previous);
   DraftSource restore(TopicState& topic, const DraftSource& previous);
 

@@ -112,6 +112,7 @@ void ResidentTrainers::follow(const std::string& draft, const DraftSource& befor
     auto on_disk = saved(draft, before);
     if (!on_disk) return;
     hand_over(*on_disk, live);
+    if (options_.before_write) options_.before_write();
     return write_lineage(lineage_file(draft), *on_disk);
   }
   hand_over(found->second.lineage, live);
@@ -146,6 +147,7 @@ bool ResidentTrainers::has_unsaved(const Resident& resident) {
 void ResidentTrainers::save(const std::string& draft) {
   const auto found = residents_.find(draft);
   if (found == residents_.end() || !has_unsaved(found->second)) return;
+  if (options_.before_write) options_.before_write();
   Resident& resident = found->second;
   resident.trainer->save(state_file(draft));
   TrainerLineage saved = resident.lineage;

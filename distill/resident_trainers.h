@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@ struct ResidentTrainersOptions {
   std::filesystem::path folder;                            // <data>/optimizer
   std::uint64_t memory_bytes = std::uint64_t{2048} << 20;  // limit for all resident trainers; one may always stay
   std::int64_t save_us = std::int64_t{60} * 1'000'000;     // maximum age of unsaved steps
+  std::function<void()> before_write;                      // called before files are written; may be empty
 };
 
 // The trainers in memory, one per draft. Beyond `memory_bytes` the least recently used ones are saved and unloaded. A

@@ -84,8 +84,10 @@ struct TopicState {
   PairedTest candidate_test;            // candidate against live, over all exports since the trainer last restarted
   std::optional<DraftSource> previous;  // the version before the live one; empty: unknown, or after a rollback
   LiveWatch against_previous, against_base;  // evidence that the live version is worse; may roll it back
-  AcceptanceScore recent_live, recent_base;  // on the same text; older requests count less and less
-  double steps_per_answer = 0;               // of the target with the live draft, likewise; 0: nothing scored yet
+  // On recent text; older requests count less and less. Of the predecessor, evidence alone counts since the live
+  // version serves.
+  AcceptanceScore recent_live, recent_base, recent_previous;
+  double steps_per_answer = 0;  // of the target with the live draft, likewise; 0: nothing scored yet
 
   TopicLearning figures;
 

@@ -39,12 +39,34 @@ bool pays_back(const TopicProgress& topic, const PaybackTerms& terms, const Lear
   });
 }
 
+// The number of steps that a busy engine may take for the topic since the start.
+double busy_limit(const TopicProgress& topic, const PaybackTerms& terms) {
+  return static_cast<double>(topic.answers_seen) * terms.busy_steps_per_request;
+}
+
+bool waits_for_requests(const TopicProgress& topic, const PaybackTerms& terms, const TopicPause& pause) {
+  const std::uint64_t answers = topic.answers_seen - pause.requests_forgone;
+  if (!within_cadence(terms.steps_per_request, answers, topic.steps_done)) return true;
+  constexpr double kRounding = 1e-9;
+  const double limit = busy_limit(topic, terms) + pause.busy_limit_shift + kRounding;
+  return terms.busy && static_cast<double>(topic.steps_done + 1) > limit;
+}
+
+// Called while the engine is idle. Otherwise a topic that took two steps per answer in idle time would take none for
+// hundreds of answers once the engine is busy.
+void forgive_idle_steps(const TopicProgress& topic, const PaybackTerms& terms, TopicPause& pause) {
+  const double beyond = static_cast<double>(topic.steps_done) - busy_limit(topic, terms);
+  pause.busy_limit_shift = std::max(std::min(pause.busy_limit_shift, 0.0), beyond);
+}
+
 // Of the steps that the requests of the pause would allow, only those of the trial are made up for. All of them at once
 // would be hundreds that nothing measures.
 StepDecision begin_trial(const TopicProgress& topic, const PaybackTerms& terms, TopicPause& pause, const char* reason,
                          double gain) {
   pause.stopped = false;
   pause.trial_until_step = topic.steps_done + kTrialSteps;
+  const double shift = static_cast<double>(pause.trial_until_step) - busy_limit(topic, terms);
+  pause.busy_limit_shift = std::min(pause.busy_limit_shift, shift);
   if (terms.steps_per_request > 0) {
     const double spent = static_cast<double>(pause.trial_until_step) / terms.steps_per_request;
     const double unspent = static_cast<double>(topic.answers_seen) - spent;
@@ -75,7 +97,8 @@ StepDecision decide_training(const TopicProgress& topic, const PaybackTerms& ter
   const LearningCurve& curve = topic.curve != nullptr ? *topic.curve : unknown;
   const double gain = curve.predicted_gain(kToldHorizon);
   const bool is_flat = curve.predicted_gain(kFlatHorizon) < kFlatGain;
-  if (!within_cadence(terms.steps_per_request, topic.answers_seen - pause.requests_forgone, topic.steps_done)) {
+  if (!terms.busy) forgive_idle_steps(topic, terms, pause);
+  if (waits_for_requests(topic, terms, pause)) {
     const bool measures = topic.steps_done < pause.trial_until_step;
     return {false, "waits for requests", gain, measures || (!pause.stopped && !is_flat)};
   }

@@ -12,6 +12,10 @@ namespace slip {
 struct PaybackTerms {
   double payback_s = 600;        // seconds of serving within which a gain must pay back the cost of training
   double steps_per_request = 4;  // limit of optimizer steps per finished request
+  // The limit while the engine is busy. It bounds the steps that a busy engine takes: those that the topic took beyond
+  // it in idle time do not count.
+  double busy_steps_per_request = 4;
+  bool busy = false;
   DecodeTime decode = DecodeTime::of_chain(3);
   double lease_cost = 0;  // share of the service's time that training takes now, 0 to 1; 0: on spare cores
 };
@@ -23,6 +27,9 @@ struct TopicPause {
   std::uint64_t requests_to_wait = 64;  // until the next trial; doubles after each trial that finds a flat curve
   std::uint64_t trial_until_step = 0;   // up to this steps_done, training runs whatever the curve predicts
   std::uint64_t requests_forgone = 0;   // requests that allow no steps, since the topic was stopped
+  // Added to the limit of a busy engine. Above 0: the steps beyond it that were taken in idle time. Below 0: the steps
+  // that are not made up for, since the topic was stopped.
+  double busy_limit_shift = 0;
   double alpha_at_stop = 0;
 };
 

@@ -110,6 +110,39 @@ TEST(Learner, AForcedBadPublishIsRolledBack) {
   EXPECT_GT(house.alpha(*house.live_draft->get()->weights), house.alpha(*bad->weights) + 0.2);
 }
 
+// Regression: after a rollback to the predecessor, the base draft's acceptance was taken for the live version's, which
+// looks like a sudden fall.
+TEST(Learner, ARollbackToThePredecessorKeepsItsAcceptance) {
+  House house;
+  {
+    auto learner = house.make_learner(*house.governor);
+    learner->start();
+    stream(*learner, 1, 160);
+    learner->stop();
+  }
+  const auto good = house.live_draft->get();
+  ASSERT_GT(house.alpha(*good->weights), house.alpha(*house.base->weights) + 0.3);
+  house.live_draft->set(house.adopt("sql", 77, good->number));
+  auto no_training = make_steps_per_request_governor(0);
+  auto learner = house.make_learner(*no_training);
+  kernels::ThreadPool pool(1);
+  DraftScorer scorer(tiny_config(), 256, pool);
+  AcceptanceScore of_good;
+  learner->start();
+  // One more record is scored after the rollback, since only a scored record changes the figure.
+  bool rolled_back = false;
+  for (std::uint64_t id = 2001; id <= 2032 && !rolled_back; ++id) {
+    rolled_back = house.notebook.count("rollback") > 0;
+    tell(*learner, answered(id));
+    ASSERT_TRUE(learner->wait_idle(kPatienceUs));
+    of_good += scorer.score(*good->weights, answered(id), house.options.k);
+  }
+  learner->stop();
+  ASSERT_EQ(house.notebook.count("rollback"), 1U);
+  EXPECT_EQ(house.live_draft->get()->number, good->number);
+  EXPECT_NEAR(house.notebook.figures().topics.at(0).alpha_live, of_good.alpha(), 0.05);
+}
+
 // Regression: a full disk kept a bad version live: nothing was scored, and a rollback had to be written first.
 TEST(Learner, ABadVersionIsGoneAlsoWhileTheDiskIsFull) {
   House house;

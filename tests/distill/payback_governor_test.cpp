@@ -211,6 +211,22 @@ TEST(PaybackGovernor, TimeInWhichNothingWasAskedForIsNoPause) {
   EXPECT_GT(n_leased, 10);
 }
 
+// Regression: only a request for a unit measured the engine's time. After a busy spell a topic at its limit of steps
+// got no unit, so the engine counted as busy for as long as it idled.
+TEST(PaybackGovernor, ARefusedStepIsAQuestionSoIdleTimeIsSeen) {
+  Scene scene({.payback_s = 1e9});
+  scene.run_busy(6, LearningUnit::kTraining);
+  TopicProgress topic{.answers_seen = 48};
+  while (scene.governor->allow_step(topic).allowed) ++topic.steps_done;
+  ASSERT_EQ(topic.steps_done, 48U) << "the limit of a busy engine";
+  for (int i = 0; i < 10; ++i) {
+    now_us += 1'000'000;  // the learner asks again after a second
+    scene.governor->allow_step(topic);
+  }
+  EXPECT_TRUE(scene.governor->allow_step(topic).allowed);
+  EXPECT_TRUE(scene.governor->engine_idle()) << "then all records are scored";
+}
+
 // A unit beside a prompt would slow it down and make little progress, so it waits. If the service only reads prompts,
 // training runs beside them after the longest wait.
 TEST(PaybackGovernor, TrainingWaitsForAPromptButNotForEver) {
@@ -296,6 +312,23 @@ TEST(PaybackGovernor, ABusyEngineIsAskedForFewerStepsAsATopicAges) {
   EXPECT_EQ(steps_by(48), 48U);
   EXPECT_EQ(steps_by(96), 66U);
   EXPECT_EQ(steps_by(960), 390U);
+}
+
+// Regression: all steps of a topic's life counted against the limit of a busy engine. 400 answers with 800 steps in
+// idle time meant more than a thousand answers without a step, however much the text changed.
+TEST(PaybackGovernor, StepsTakenInIdleTimeDoNotStopABusyTopic) {
+  Scene scene({.payback_s = 1e9});
+  TopicProgress topic{.answers_seen = 400};
+  const auto train = [&] {
+    while (scene.governor->allow_step(topic).allowed) ++topic.steps_done;
+    return topic.steps_done;
+  };
+  ASSERT_EQ(train(), 800U) << "two for each answer in idle time";
+  scene.run_busy(6, LearningUnit::kTraining);
+  EXPECT_EQ(train(), 800U);
+  topic.answers_seen += 40;
+  EXPECT_EQ(train(), 815U) << "three eighths of a step for each later answer";
+  EXPECT_STREQ(scene.governor->allow_step(topic).reason, "waits for requests");
 }
 
 }  // namespace

@@ -102,6 +102,22 @@ TEST(TrainingPayback, AfterAPauseItDoesNotCatchUp) {
   EXPECT_EQ(at_once, 20U);
 }
 
+// Neither the steps taken in idle time nor the requests of the pause change the number of steps of a trial.
+TEST(TrainingPayback, ATrialOfABusyTopicTakesItsOwnStepsAndNoMore) {
+  PaybackTerms idle = kIdle;
+  idle.steps_per_request = 2;
+  idle.busy_steps_per_request = 0.375;
+  PaybackTerms busy = idle;
+  busy.busy = true;
+  Topic topic{.height = 0};
+  topic.progress.answers_seen = 500;
+  topic.train(1000, idle);
+  topic.progress.answers_seen += 64;
+  std::uint64_t at_once = 0;
+  for (; topic.ask(busy).allowed; ++at_once) ++topic.progress.steps_done;  // nothing is measured meanwhile
+  EXPECT_EQ(at_once, 20U);
+}
+
 TEST(TrainingPayback, ResumesWhenTheLiveDraftsAcceptanceFalls) {
   Topic topic;
   topic.progress.answers_seen = 1000;
