@@ -11,9 +11,8 @@
 namespace slip {
 namespace {
 
-constexpr int kColdSteps = 8;                     // they touch memory for the first time
-constexpr std::int32_t kRowsWorthMeasuring = 16;  // fewer take about as long as none
-constexpr double kKeep = 1.0 / 32;                // weight of a new value
+constexpr int kColdSteps = 8;       // they touch memory for the first time
+constexpr double kKeep = 1.0 / 32;  // weight of a new value
 
 // The first value counts whole.
 void add(std::atomic<double>& average, double value) {
@@ -55,9 +54,10 @@ void SpeedForecast::on_step(const StepFigures& figures) noexcept {
   if (decodes) measure(token_us_[at], us * figures.n_decoding / figures.committed);
   if (figures.prefill_rows == 0) {
     if (decodes) measure(step_us_[at], us);
-  } else if (figures.prefill_rows >= kRowsWorthMeasuring) {
-    const double prompts_us = us - (figures.n_decoding > 0 ? nearest(step_us_, figures.n_decoding) : 0);
-    if (prompts_us > 0) add(prompt_row_us_, prompts_us / figures.prefill_rows);
+  } else if (figures.prefill_rows >= PromptTimeEstimate::kRowsWorthMeasuring) {
+    const double decode_us = figures.n_decoding > 0 ? nearest(step_us_, figures.n_decoding) : 0;
+    prompt_time_.add(figures.prefill_rows, us - decode_us, figures.n_decoding > 0);
+    prompt_row_us_.store(prompt_time_.row_us(), std::memory_order_relaxed);
   }
 }
 
@@ -103,7 +103,7 @@ SloTargets SpeedForecast::predict(const Load& load, const Lengths& lengths) cons
   const double token_us = nearest(token_us_, n_beside), row_us = value_of(prompt_row_us_);
   SloTargets predicted;
   predicted.tpot_us = static_cast<std::int64_t>(token_us);
-  if (row_us == 0 || token_us == 0) return predicted;
+  if (row_us < 0 || token_us == 0) return predicted;
   const double prompts = lengths.prompt + value_of(prompt_tokens_) * (load.n_waiting + n_prefilling);
   const double known_share = value_of(read_share_), share = known_share == 0 ? 1 : known_share;
   const double for_a_place = value_of(answer_us_) * std::max(0, n_ahead + 1 - max_running_) / max_running_;

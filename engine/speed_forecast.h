@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/scheduler/prompt_time.h"
 #include "engine/scheduler/slo_targets.h"
 #include "engine/step_listener.h"
 
@@ -55,8 +56,10 @@ class SpeedForecast : public StepListener {
 
   const std::int32_t max_running_;
   int n_steps_ = 0;
-  ByCount step_us_{}, token_us_{};           // a step without prompts; a token of one sequence in any step
-  Average prompt_row_us_{0}, answer_us_{0};  // a prompt's row in a step; an answer from its first token to its end
+  ByCount step_us_{}, token_us_{};             // a step without prompts; a token of one sequence in any step
+  PromptTimeEstimate prompt_time_{31.0 / 32};  // of the engine thread
+  Average prompt_row_us_{-1};                  // what it says, −1 while it is not known: a row may take no time
+  Average answer_us_{0};                       // from an answer's first token to its end
   Average read_share_{0}, prompt_tokens_{0};
   std::atomic<std::int32_t> n_prefilling_{0};  // in the last step
   std::atomic<std::int64_t> last_step_us_{0};  // monotonic

@@ -12,8 +12,8 @@ namespace slip {
 namespace {
 
 constexpr int kStepsBetweenTelling = 16;
-constexpr std::int32_t kBackgroundPromptRows = 16;              // a request that comes waits for the running step
-constexpr double kKeepPromptTime = 0.1, kKeepMeanTokens = 0.1;  // weight of the latest step
+constexpr std::int32_t kBackgroundPromptRows = 16;  // a request that comes waits for the running step
+constexpr double kKeepMeanTokens = 0.1;             // weight of the latest step
 constexpr int kPriorSteps = 8;  // steps of its own with which a sequence counts as much as the others
 
 // As Proposal::version.
@@ -135,13 +135,13 @@ void Engine::State::look_at_deadlines() {
   }
 }
 
-// What a row of a prompt adds to a step, smoothed.
+// What a row of a prompt adds to a pass: at least one row would be in it without the prompt.
 void Engine::State::learn_prompt_time() {
   if (!options.deadlines || figures_.prefill_rows == 0 || !step_curve_.known()) return;
-  const double decode_us = step_curve_.curve().pass_us(figures_.verify_rows);
-  const double row_us = (static_cast<double>(figures_.verify_us) - decode_us) / figures_.prefill_rows;
-  if (row_us <= 0) return;
-  forecast_.prompt_row_us += (row_us - forecast_.prompt_row_us) * (forecast_.prompt_row_us == 0 ? 1 : kKeepPromptTime);
+  const double decode_us = step_curve_.curve().pass_us(std::max(1, figures_.verify_rows));
+  prompt_time_.add(figures_.prefill_rows, static_cast<double>(figures_.verify_us) - decode_us,
+                   figures_.verify_rows > 0);
+  forecast_.prompt_row_us = prompt_time_.row_us();
 }
 
 // While no StepCurve is known. Rows beside a prompt cost arithmetic, and such a step measures nothing.

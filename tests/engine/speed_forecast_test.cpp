@@ -88,6 +88,13 @@ TEST_F(SpeedForecastTest, FollowsWhatItMeasures) {
   EXPECT_NEAR(static_cast<double>(predict(0).tpot_us), 10'000, 10);
 }
 
+// Bug: steps that were faster than predicted did not count, so that noise alone gave a prompt's row a time.
+TEST_F(SpeedForecastTest, PromptsThatAddNothingTakeNothing) {
+  for (int i = 0; i < 400; ++i) forecast_.on_step(reading(100, i % 2 == 0 ? 21'000 : 11'000, /*n_decoding=*/4));
+  EXPECT_LT(predict(3).ttft_us, 200 * 5 + 16'000) << "the slow ones alone say 50 µs a row";
+  EXPECT_GT(predict(3).e2e_us, 0) << "no time is a time";
+}
+
 // Bug: after one slow step, a speed that all clients asked for was refused for ever, since only steps change a
 // prediction.
 TEST_F(SpeedForecastTest, AnIdleEngineDoesNotTrustOldEstimates) {
