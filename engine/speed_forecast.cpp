@@ -11,9 +11,8 @@
 namespace slip {
 namespace {
 
-constexpr int kColdSteps = 8;                     // they touch memory for the first time
-constexpr std::int32_t kRowsWorthMeasuring = 16;  // fewer take about as long as none
-constexpr double kKeep = 1.0 / 32;                // weight of a new value
+constexpr int kColdSteps = 8;       // they touch memory for the first time
+constexpr double kKeep = 1.0 / 32;  // weight of a new value
 
 // The first value counts whole.
 void add(std::atomic<double>& average, double value) {
@@ -52,12 +51,13 @@ void SpeedForecast::on_step(const StepFigures& figures) noexcept {
   const auto at = std::min<std::size_t>(static_cast<std::size_t>(figures.n_decoding), kCounts - 1);
   const bool decodes = figures.n_decoding > 0 && figures.committed > 0;
   // A busy service reads prompts in most of its steps, and answers wait for them.
-  if (decodes) add(token_us_[at], us * figures.n_decoding / figures.committed);
+  if (decodes) measure(token_us_[at], us * figures.n_decoding / figures.committed);
   if (figures.prefill_rows == 0) {
-    if (decodes) add(step_us_[at], us);
-  } else if (figures.prefill_rows >= kRowsWorthMeasuring) {
-    const double prompts_us = us - (figures.n_decoding > 0 ? nearest(step_us_, figures.n_decoding) : 0);
-    if (prompts_us > 0) add(prompt_row_us_, prompts_us / figures.prefill_rows);
+    if (decodes) measure(step_us_[at], us);
+  } else if (figures.prefill_rows >= PromptTimeEstimate::kRowsWorthMeasuring) {
+    const double decode_us = figures.n_decoding > 0 ? nearest(step_us_, figures.n_decoding) : 0;
+    prompt_time_.add(figures.prefill_rows, us - decode_us, figures.n_decoding > 0);
+    prompt_row_us_.store(prompt_time_.row_us(), std::memory_order_relaxed);
   }
 }
 
@@ -70,13 +70,26 @@ void SpeedForecast::on_finished(const RequestSummary& summary) noexcept {
   add(answer_us_, static_cast<double>(figures.finished_us - figures.first_token_us));
 }
 
-double SpeedForecast::nearest(const std::array<Average, kCounts>& by_count, std::int32_t n) const {
+void SpeedForecast::measure(Measured& measured, double us) const {
+  add(measured.us, us);
+  measured.at_us.store(last_step_us_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+}
+
+// A number of sequences that always leads to a refusal is never measured again. So a time that steps have not confirmed
+// for kStaleUs gives way to a newer one of a sequence more or less, and one more request is tried. A time of more
+// distant numbers does not replace it: else a burst of requests would all be served at the speed of one.
+double SpeedForecast::nearest(const ByCount& by_count, std::int32_t n) const {
   const auto count = static_cast<std::int32_t>(kCounts);
+  const std::int64_t old_us = last_step_us_.load(std::memory_order_relaxed) - kStaleUs;
   n = std::clamp(n, 1, count - 1);
-  for (std::int32_t distance = 0; distance < count; ++distance) {
-    for (const std::int32_t at : {n + distance, n - distance}) {
-      const double known = at > 0 && at < count ? value_of(by_count[static_cast<std::size_t>(at)]) : 0;
-      if (known > 0) return known;
+  for (const bool may_be_old : {false, true}) {
+    for (std::int32_t distance = 0; distance < (may_be_old ? count : 2); ++distance) {
+      for (const std::int32_t at : {n + distance, n - distance}) {
+        if (at <= 0 || at >= count) continue;
+        const Measured& measured = by_count[static_cast<std::size_t>(at)];
+        const double us = value_of(measured.us);
+        if (us > 0 && (may_be_old || measured.at_us.load(std::memory_order_relaxed) > old_us)) return us;
+      }
     }
   }
   return 0;
@@ -90,7 +103,7 @@ SloTargets SpeedForecast::predict(const Load& load, const Lengths& lengths) cons
   const double token_us = nearest(token_us_, n_beside), row_us = value_of(prompt_row_us_);
   SloTargets predicted;
   predicted.tpot_us = static_cast<std::int64_t>(token_us);
-  if (row_us == 0 || token_us == 0) return predicted;
+  if (row_us < 0 || token_us == 0) return predicted;
   const double prompts = lengths.prompt + value_of(prompt_tokens_) * (load.n_waiting + n_prefilling);
   const double known_share = value_of(read_share_), share = known_share == 0 ? 1 : known_share;
   const double for_a_place = value_of(answer_us_) * std::max(0, n_ahead + 1 - max_running_) / max_running_;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/scheduler/prompt_time.h"
 #include "engine/scheduler/slo_targets.h"
 #include "engine/step_listener.h"
 
@@ -34,8 +35,9 @@ class SpeedForecast : public StepListener {
   void on_finished(const RequestSummary& summary) noexcept override;
 
   // The times that such a request would get; each 0 while unknown. With as many sequences as will then run, a token
-  // takes what it took at the nearest number that was measured. Before the first token come the prompts ahead, less
-  // what the prefix cache usually has, and, where all places are taken, the end of answers.
+  // takes what it took at the nearest number that was measured, except that an old time gives way to a new one. Before
+  // the first token come the prompts ahead, less what the prefix cache usually has, and, where all places are taken,
+  // the end of answers.
   SloTargets predict(const Load& load, const Lengths& lengths) const;
 
  private:
@@ -43,13 +45,21 @@ class SpeedForecast : public StepListener {
   // Written by the engine thread alone; 0: unknown.
   using Average = std::atomic<double>;
 
-  double nearest(const std::array<Average, kCounts>& by_count, std::int32_t n) const;
+  struct Measured {
+    Average us{0};
+    std::atomic<std::int64_t> at_us{0};  // monotonic, of the last value
+  };
+  using ByCount = std::array<Measured, kCounts>;  // by the number of decoding sequences
+
+  void measure(Measured& measured, double us) const;
+  double nearest(const ByCount& by_count, std::int32_t n) const;
 
   const std::int32_t max_running_;
   int n_steps_ = 0;
-  // By the number of decoding sequences, in µs: a step without prompts, and a token of one sequence in any step
-  std::array<Average, kCounts> step_us_{}, token_us_{};
-  Average prompt_row_us_{0}, answer_us_{0};  // a prompt's row in a step; an answer from its first token to its end
+  ByCount step_us_{}, token_us_{};             // a step without prompts; a token of one sequence in any step
+  PromptTimeEstimate prompt_time_{31.0 / 32};  // of the engine thread
+  Average prompt_row_us_{-1};                  // what it says, −1 while it is not known: a row may take no time
+  Average answer_us_{0};                       // from an answer's first token to its end
   Average read_share_{0}, prompt_tokens_{0};
   std::atomic<std::int32_t> n_prefilling_{0};  // in the last step
   std::atomic<std::int64_t> last_step_us_{0};  // monotonic

@@ -78,7 +78,8 @@ PagePool::PagePool(const ModelConfig& config, Dtype dtype, std::int32_t n_pages,
       dtype_(dtype),
       n_pages_(n_pages),
       memory_(std::move(memory)),
-      n_holders_(static_cast<std::size_t>(n_pages), 0) {
+      n_holders_(static_cast<std::size_t>(n_pages), 0),
+      is_kept_(static_cast<std::size_t>(n_pages), 0) {
   SLIP_CHECK(n_pages > 0, "a cache without pages");
   SLIP_CHECK(dtype != Dtype::kFloat16, "keys and values are bfloat16 or float32");
   free_.reserve(static_cast<std::size_t>(n_pages));
@@ -93,14 +94,33 @@ std::int32_t PagePool::allocate() {
   return page;
 }
 
+bool PagePool::is_idle(std::int32_t page) const {
+  return is_kept_[static_cast<std::size_t>(page)] != 0 && n_holders(page) == 1;
+}
+
 void PagePool::hold(std::int32_t page) {
   SLIP_CHECK(page >= 0 && page < n_pages_ && n_holders(page) > 0, "a free page cannot be shared");
+  if (is_idle(page)) --n_idle_;
   ++n_holders_[static_cast<std::size_t>(page)];
 }
 
 void PagePool::release(std::int32_t page) {
   SLIP_CHECK(page >= 0 && page < n_pages_ && n_holders(page) > 0, "a page given back twice");
   if (--n_holders_[static_cast<std::size_t>(page)] == 0) free_.push_back(page);
+  if (is_idle(page)) ++n_idle_;
+}
+
+// Whoever had the page still holds it, so it is not idle.
+void PagePool::keep(std::int32_t page) {
+  hold(page);
+  is_kept_[static_cast<std::size_t>(page)] = 1;
+}
+
+void PagePool::drop(std::int32_t page) {
+  SLIP_CHECK(page >= 0 && page < n_pages_ && is_kept_[static_cast<std::size_t>(page)] != 0, "a page dropped twice");
+  if (is_idle(page)) --n_idle_;
+  is_kept_[static_cast<std::size_t>(page)] = 0;
+  release(page);
 }
 
 kernels::PagedKv PagePool::layer(int index) const {

@@ -43,8 +43,13 @@ class PagePool {
   std::int32_t allocate();
   void hold(std::int32_t page);     // adds a holder to a page in use
   void release(std::int32_t page);  // removes a holder; a page without holders is free
+  // Adds the prefix cache as a holder of a page in use, and removes it. REQUIRES: only one cache keeps pages of the
+  // pool, each of them once.
+  void keep(std::int32_t page);
+  void drop(std::int32_t page);
   std::int32_t n_holders(std::int32_t page) const { return n_holders_[static_cast<std::size_t>(page)]; }
   std::int32_t n_free() const { return static_cast<std::int32_t>(free_.size()); }
+  std::int32_t n_idle() const { return n_idle_; }  // pages that the prefix cache alone holds
   std::int32_t n_pages() const { return n_pages_; }
   // Pages that hold `n_slots` slots.
   static std::int32_t pages_for(std::int32_t n_slots) { return (n_slots + kPageTokens - 1) / kPageTokens; }
@@ -55,12 +60,16 @@ class PagePool {
   void copy_slot(std::int32_t from_page, int from_offset, std::int32_t to_page, int to_offset);
 
  private:
+  bool is_idle(std::int32_t page) const;
+
   ModelConfig config_;
   Dtype dtype_;
   std::int32_t n_pages_;
   std::unique_ptr<PageMemory> memory_;  // [page][layer] of PagedKv
   std::vector<std::int32_t> free_;
   std::vector<std::int32_t> n_holders_;  // [n_pages]
+  std::vector<std::uint8_t> is_kept_;    // [n_pages] 1: the prefix cache is one of the holders
+  std::int32_t n_idle_ = 0;              // counted where holders change, since each step asks and a cache is large
 };
 
 // The page table of one sequence: its pages in logical order. It is a holder of each; the first ones may be shared with

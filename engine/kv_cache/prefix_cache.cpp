@@ -21,12 +21,7 @@ std::size_t n_alike(std::span<const std::int32_t> a, std::span<const std::int32_
 PrefixCache::PrefixCache(PagePool& pool, std::int32_t most_pages) : pool_(pool), most_pages_(most_pages) {}
 
 PrefixCache::~PrefixCache() {
-  for (const Node* node : by_use_) pool_.release(node->page);
-}
-
-std::int32_t PrefixCache::n_idle() const {
-  return static_cast<std::int32_t>(std::count_if(by_use_.begin(), by_use_.end(),
-                                                 [&](const Node* node) { return pool_.n_holders(node->page) == 1; }));
+  for (const Node* node : by_use_) pool_.drop(node->page);
 }
 
 void PrefixCache::touch(Node& last) {
@@ -41,7 +36,7 @@ bool PrefixCache::drop_one_idle() {
   if (found == by_use_.end()) return false;
   Node& node = **found;
   SLIP_CHECK(node.children.empty(), "a page is in use whose predecessor is not");
-  pool_.release(node.page);
+  pool_.drop(node.page);
   by_use_.erase(found);
   node.parent->children.erase(node.in_parent);
   return true;
@@ -123,7 +118,7 @@ void PrefixCache::add(std::uint64_t tenant, std::span<const std::int32_t> tokens
       added.parent = node;
       added.in_parent = found;
       added.page = table.pages()[index];
-      pool_.hold(added.page);
+      pool_.keep(added.page);
       in_use.front() = &added;
       added.in_use_order = in_use.begin();
       // Directly before its parent, so that the order holds even if adding the next page runs out of memory.

@@ -24,7 +24,7 @@ namespace slip {
 // Threads: the pool's owner only.
 class PrefixCache {
  public:
-  // `pool` outlives it. Keeps at most `most_pages`; 0: none.
+  // `pool` outlives it, and has no other cache that keeps pages. Keeps at most `most_pages`; 0: none.
   PrefixCache(PagePool& pool, std::int32_t most_pages);
   ~PrefixCache();
   PrefixCache(const PrefixCache&) = delete;
@@ -42,7 +42,7 @@ class PrefixCache {
   void add(std::uint64_t tenant, std::span<const std::int32_t> tokens, PageTable& table);
 
   std::int32_t n_pages() const { return static_cast<std::int32_t>(by_use_.size()); }
-  std::int32_t n_idle() const;  // O(n_pages)
+  std::int32_t n_idle() const { return pool_.n_idle(); }
 
  private:
   using PageTokens = std::array<std::int32_t, PagePool::kPageTokens>;

@@ -76,6 +76,8 @@ void Engine::State::plan_next() {
     load.remaining = sequence.remaining();
     load.score_prompt = sequence.request.score_prompt;
     load.k_wanted = parts_[i].likely_nodes = sequence.drafting ? sequence.request.k.value_or(options.k) : 0;
+    // A step commits at most as many tokens, so learn_guesses() compares no more.
+    parts_[i].ref.most_guesses = std::min(load.k_wanted + 1, load.remaining);
     load.ready_depth = sequence.drafting ? look_ahead(i) : 0;
     parts_[i].guessed = load.ready_depth == 0;
     loads_.push_back(load);
@@ -203,7 +205,7 @@ void Engine::State::verify() {
   verifier->score(score_tasks_);
   figures_.verify_us = monotonic_us() - start_us;
   if (options.adaptive_k) learn_lengths();
-  learn_prompt_time();
+  learn_forecast();
 }
 
 // A logit that is not finite fails only its own request.

@@ -19,6 +19,7 @@
 #include "engine/scheduler/draft_length.h"
 #include "engine/scheduler/draft_use.h"
 #include "engine/scheduler/plan.h"
+#include "engine/scheduler/prompt_time.h"
 #include "engine/scheduler/select.h"
 #include "engine/scheduler/speculation_policy.h"
 #include "engine/scheduler/step_curve.h"
@@ -116,7 +117,7 @@ struct Engine::State {
   DeadlineLoad deadline_of(std::size_t i, std::int64_t now_us) const;
   void learn_mean_tokens();
   void look_at_deadlines();
-  void learn_prompt_time();
+  void learn_forecast();
   void list_proposed(std::size_t i);
   void choose_nodes();
   ChoiceRates& choice_rates_of(const SequenceRef& sequence);
@@ -149,6 +150,8 @@ struct Engine::State {
   std::map<std::pair<DraftId, DrawMethod>, ChoiceRates> choice_rates_;
   std::vector<DeadlineLoad> deadlines_;  // [n_running]; empty: no sequence has a target
   double mean_tokens_ = 1;               // that a step brings a running sequence, smoothed
+  double mean_draft_us_ = 0;             // of a step without prompts, smoothed; without reading what was committed
+  PromptTimeEstimate prompt_time_{0.9};  // of the passes
   StepForecast forecast_;                // of this step
   Concessions concessions_;              // of this step, if a sequence has a target
   std::int32_t prompt_limit_ = 0;        // rows of prompts in this step

@@ -12,8 +12,8 @@ namespace slip {
 namespace {
 
 constexpr int kStepsBetweenTelling = 16;
-constexpr std::int32_t kBackgroundPromptRows = 16;              // a request that comes waits for the running step
-constexpr double kKeepPromptTime = 0.1, kKeepMeanTokens = 0.1;  // weight of the latest step
+constexpr std::int32_t kBackgroundPromptRows = 16;  // a request that comes waits for the running step
+constexpr double kKeepMean = 0.1;                   // weight of the latest step
 constexpr int kPriorSteps = 8;  // steps of its own with which a sequence counts as much as the others
 
 // As Proposal::version.
@@ -93,7 +93,7 @@ void Engine::State::learn_mean_tokens() {
   }
   if (steps == 0) return;
   const double mean = std::max(1.0, static_cast<double>(tokens) / static_cast<double>(steps));
-  mean_tokens_ += kKeepMeanTokens * (mean - mean_tokens_);
+  mean_tokens_ += kKeepMean * (mean - mean_tokens_);
 }
 
 DeadlineLoad Engine::State::deadline_of(std::size_t i, std::int64_t now_us) const {
@@ -108,6 +108,7 @@ DeadlineLoad Engine::State::deadline_of(std::size_t i, std::int64_t now_us) cons
   load.remaining = running[i]->remaining();
   const int steps = std::max(0, figures.steps - 1);
   load.tokens_per_step = std::max(1.0, (load.n_done + kPriorSteps * mean_tokens_) / (steps + kPriorSteps));
+  if (figures.steps > 0) load.rows_per_step = 1 + static_cast<double>(figures.proposed) / figures.steps;
   if (has_begun && load.n_pending > 1) load.since_us = load.slo.ttft_us = 0;
   return load;
 }
@@ -120,13 +121,8 @@ void Engine::State::look_at_deadlines() {
   if (!options.deadlines || !any || !step_curve_.known()) return;
   const std::int64_t now_us = monotonic_us();
   learn_mean_tokens();
-  std::int32_t rows = 0;
-  for (std::size_t i = 0; i < running.size(); ++i) {
-    const RequestFigures& figures = running[i]->figures;
-    deadlines_.push_back(deadline_of(i, now_us));
-    rows += loads_[i].n_pending == 1 ? 1 + (figures.steps > 0 ? figures.proposed / figures.steps : 0) : 0;
-  }
-  forecast_.decode_us = step_curve_.curve().pass_us(rows);
+  for (std::size_t i = 0; i < running.size(); ++i) deadlines_.push_back(deadline_of(i, now_us));
+  forecast_.decode_us = predict_decode_us(deadlines_, step_curve_.curve(), mean_draft_us_);
   forecast_.has_queue = request_queue.n_waiting() > 0;
   policy->concede(deadlines_, forecast_, options.prefill_chunk, concessions_);
   prompt_limit_ = concessions_.prompt_rows;
@@ -135,13 +131,19 @@ void Engine::State::look_at_deadlines() {
   }
 }
 
-// What a row of a prompt adds to a step, smoothed.
-void Engine::State::learn_prompt_time() {
-  if (!options.deadlines || figures_.prefill_rows == 0 || !step_curve_.known()) return;
-  const double decode_us = step_curve_.curve().pass_us(figures_.verify_rows);
-  const double row_us = (static_cast<double>(figures_.verify_us) - decode_us) / figures_.prefill_rows;
-  if (row_us <= 0) return;
-  forecast_.prompt_row_us += (row_us - forecast_.prompt_row_us) * (forecast_.prompt_row_us == 0 ? 1 : kKeepPromptTime);
+// From a step without prompts, the time of drafting; from another, what a row of a prompt adds to a pass. Without the
+// prompt, the pass would have at least one row.
+void Engine::State::learn_forecast() {
+  if (!options.deadlines) return;
+  if (figures_.prefill_rows == 0) {
+    mean_draft_us_ += kKeepMean * (static_cast<double>(figures_.draft_us - read_us_) - mean_draft_us_);
+    return;
+  }
+  if (!step_curve_.known()) return;
+  const double decode_us = step_curve_.curve().pass_us(std::max(1, figures_.verify_rows));
+  prompt_time_.add(figures_.prefill_rows, static_cast<double>(figures_.verify_us) - decode_us,
+                   figures_.verify_rows > 0);
+  forecast_.prompt_row_us = prompt_time_.row_us();
 }
 
 // While no StepCurve is known. Rows beside a prompt cost arithmetic, and such a step measures nothing.

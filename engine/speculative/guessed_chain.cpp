@@ -9,10 +9,11 @@ void GuessedChain::read(const SequenceRef& sequence) {
   if (n_read_ == sequence.tokens.size()) return;
   n_read_ = sequence.tokens.size();
   tokens_.clear();
+  const std::int32_t most = std::min(sequence.most_guesses, kMaxProposalNodes);
   tokens_.reserve(kMaxProposalNodes);
   PromptLookup::Guess guess = lookup_.after(sequence.tokens, sequence.prompt_tokens);
   confidence_ = guess.confidence();
-  while (guess.token >= 0 && !guess.by_one_token && std::ssize(tokens_) < kMaxProposalNodes) {
+  while (guess.token >= 0 && !guess.by_one_token && std::ssize(tokens_) < most) {
     tokens_.push_back(guess.token);
     guess = lookup_.guess(sequence.tokens, tokens_);
   }

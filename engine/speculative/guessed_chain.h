@@ -19,7 +19,7 @@ class GuessedChain {
 
   // Reads the new committed tokens and makes the chain behind them.
   void read(const SequenceRef& sequence);
-  // At most kMaxProposalNodes tokens, with PromptLookup::Guess::confidence() of the first.
+  // At most `most_guesses` and kMaxProposalNodes tokens, with PromptLookup::Guess::confidence() of the first.
   Guesses guesses() const { return {tokens_, confidence_}; }
   // The first `nodes` tokens as a proposal. They do not depend on random numbers, so both acceptance rules take them as
   // deterministic.

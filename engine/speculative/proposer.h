@@ -17,7 +17,9 @@ struct SequenceRef {
   RequestId id;
   std::span<const std::int32_t> tokens;  // committed: prompt, then answer
   std::int32_t prompt_tokens = 0;
-  std::int32_t max_total_tokens = 0;         // maximum of prompt and answer together
+  std::int32_t max_total_tokens = 0;  // maximum of prompt and answer together
+  // Maximum tokens of guesses() that are used: those that may be proposed, and one more, since a step may commit it.
+  std::int32_t most_guesses = kMaxProposalNodes;
   const SamplingParams* sampling = nullptr;  // seed always set
   std::span<const std::int32_t> end_ids;
   std::span<const std::int32_t> prediction;  // as in Request

@@ -88,6 +88,13 @@ TEST_F(SpeedForecastTest, FollowsWhatItMeasures) {
   EXPECT_NEAR(static_cast<double>(predict(0).tpot_us), 10'000, 10);
 }
 
+// Bug: steps that were faster than predicted did not count, so that noise alone gave a prompt's row a time.
+TEST_F(SpeedForecastTest, PromptsThatAddNothingTakeNothing) {
+  for (int i = 0; i < 400; ++i) forecast_.on_step(reading(100, i % 2 == 0 ? 21'000 : 11'000, /*n_decoding=*/4));
+  EXPECT_LT(predict(3).ttft_us, 200 * 5 + 16'000) << "the slow ones alone say 50 µs a row";
+  EXPECT_GT(predict(3).e2e_us, 0) << "no time is a time";
+}
+
 // Bug: after one slow step, a speed that all clients asked for was refused for ever, since only steps change a
 // prediction.
 TEST_F(SpeedForecastTest, AnIdleEngineDoesNotTrustOldEstimates) {
@@ -101,6 +108,25 @@ TEST_F(SpeedForecastTest, AnIdleEngineDoesNotTrustOldEstimates) {
   EXPECT_EQ(predict(0, /*n_waiting=*/1).tpot_us, 5'000);
   forecast_.on_step(decoding(1, 10'000));
   EXPECT_EQ(predict(0).tpot_us, 5'000);
+}
+
+// Bug: with four sequences always running and one slow step of five behind them, each fifth request was refused for
+// ever, since no step of five measured it again.
+TEST_F(SpeedForecastTest, AnOldEstimateOfAnotherLoadIsTriedAgain) {
+  testing::TestClock clock(1'000'000);
+  forecast_.on_step(decoding(5, 1'000'000));
+  forecast_.on_step(decoding(7, 1'200'000));
+  clock.advance(SpeedForecast::kStaleUs - 1);
+  forecast_.on_step(decoding(4, 16'000));
+  EXPECT_EQ(predict(4).tpot_us, 500'000);
+  clock.advance(1);
+  forecast_.on_step(decoding(4, 16'000));
+  EXPECT_LT(predict(4).tpot_us, 9'000) << "as with four";
+  EXPECT_EQ(predict(6).tpot_us, 600'000) << "only one request more is tried";
+  forecast_.on_step(decoding(5, 20'000));
+  EXPECT_GT(predict(4).tpot_us, 400'000) << "one step is measured; the next request waits for more";
+  for (int i = 0; i < 400; ++i) forecast_.on_step(decoding(5, 20'000));
+  EXPECT_NEAR(static_cast<double>(predict(4).tpot_us), 10'000, 10);
 }
 
 // Bug: a prompt that the last step before an idle time had read was waited for until the next step.

@@ -126,5 +126,14 @@ TEST(PagePoolDeathTest, APageGivenBackTwiceIsABug) {
   EXPECT_DEATH(pool.release(99), "given back twice");
 }
 
+TEST(PagePoolDeathTest, APageDroppedTwiceIsABug) {
+  PagePool pool(cache_shape(), Dtype::kBFloat16, 2);
+  const std::int32_t page = pool.allocate();
+  EXPECT_DEATH(pool.keep(1 - page), "cannot be shared");
+  pool.keep(page);
+  pool.drop(page);
+  EXPECT_DEATH(pool.drop(page), "dropped twice");
+}
+
 }  // namespace
 }  // namespace slip

@@ -58,6 +58,19 @@ struct PrefixCacheTest : testing::Test {
     cache.add(tenant, tokens, table);
     return known;
   }
+  // Counts the pages with one holder that is none of these tables.
+  std::int32_t count_idle(const std::map<int, PageTable>& running) const {
+    std::vector<std::int32_t> n_others(static_cast<std::size_t>(pool.n_pages()));
+    for (std::int32_t page = 0; page < pool.n_pages(); ++page) {
+      n_others[static_cast<std::size_t>(page)] = pool.n_holders(page) == 1 ? 1 : 0;
+    }
+    for (const auto& [who, table] : running) {
+      for (std::int32_t i = 0; i < table.capacity_slots() / kPage; ++i) {
+        n_others[static_cast<std::size_t>(table.pages()[i])] = 0;
+      }
+    }
+    return std::accumulate(n_others.begin(), n_others.end(), 0);
+  }
   std::int32_t read_and_leave(PrefixCache& cache, const Tokens& tokens, std::uint64_t tenant = 0) {
     PageTable table(pool);
     return read(cache, tokens, table, tenant);
@@ -159,6 +172,28 @@ TEST_F(PrefixCacheTest, PagesInUseStayAndAddingStopsThere) {
   EXPECT_EQ(read_and_leave(cache, joined(counted(2 * kPage), {7})), 2 * kPage);
 }
 
+// Bug: each step counted the idle pages one by one, up to twice.
+TEST_F(PrefixCacheTest, TheIdleCountFollowsHolders) {
+  PrefixCache cache(pool, 8);
+  PageTable first(pool), second(pool), third(pool);
+  read(cache, counted(3 * kPage), first);
+  EXPECT_EQ(pool.n_idle(), 0) << "a sequence holds each";
+  read(cache, joined(counted(2 * kPage), counted(kPage, 900)), second);
+  EXPECT_EQ(cache.n_pages(), 4) << "two are shared";
+  first.shrink_to(0);
+  EXPECT_EQ(pool.n_idle(), 1);
+  second.shrink_to(2 * kPage);
+  EXPECT_EQ(pool.n_idle(), 2);
+  second.shrink_to(0);
+  EXPECT_EQ(pool.n_idle(), 4);
+  EXPECT_EQ(cache.open(0, counted(kPage + 5), 2 * kPage, third), kPage + 5);
+  EXPECT_EQ(pool.n_idle(), 3) << "the page to copy from is held only meanwhile";
+  third.shrink_to(0);
+  EXPECT_TRUE(cache.reserve(third, 14 * kPage));
+  EXPECT_EQ(pool.n_idle(), 2) << "two of 4 gave way, since 12 of 16 pages were free";
+  EXPECT_EQ(cache.n_pages(), 2);
+}
+
 // Under any traffic, no page is lost or allocated twice, and a hit returns what was read.
 TEST_F(PrefixCacheTest, HoldsUnderRandomTraffic) {
   std::mt19937 random(5);
@@ -196,6 +231,7 @@ TEST_F(PrefixCacheTest, HoldsUnderRandomTraffic) {
       running.emplace(who, std::move(table));
       tokens_of[who] = tokens;
       ASSERT_LE(cache.n_pages(), 6);
+      ASSERT_EQ(cache.n_idle(), count_idle(running));
     }
     EXPECT_GT(n_hits, 1000);
   }
