@@ -76,7 +76,7 @@ void Engine::State::plan_next() {
     load.remaining = sequence.remaining();
     load.score_prompt = sequence.request.score_prompt;
     load.k_wanted = parts_[i].likely_nodes = sequence.drafting ? sequence.request.k.value_or(options.k) : 0;
-    // A step commits at most as many tokens, so learn_guesses() compares no more.
+    // A step commits at most as many tokens, so add_guesses() compares no more.
     parts_[i].ref.most_guesses = std::min(load.k_wanted + 1, load.remaining);
     load.ready_depth = sequence.drafting ? look_ahead(i) : 0;
     parts_[i].guessed = load.ready_depth == 0;
@@ -282,11 +282,9 @@ void Engine::State::count_result(std::size_t i) {
   figures_.accepted += static_cast<std::int32_t>(n_accepted);
   figures_.committed += static_cast<std::int32_t>(part.committed.size());
   if (options.adaptive_k && proposal.size() > 0 && !part.guessed) {
-    acceptance_of(part.ref, ProposeBy::kDraft, proposal.confidence)
-        .add(proposal.version, proposal.count_leading_first_choices(path), rejected || n_siblings > 0);
-    if (part.ref.wants_probability) learn_choices(part, n_accepted, rejected);
+    estimates_.add_verification(part.ref, proposal, path, rejected);
   }
-  if (options.adaptive_k) learn_guesses(part);
+  if (options.adaptive_k) estimates_.add_guesses(part.ref, part.guesses, part.committed);
   if (proposal.version == 0 || proposal.size() == 0) return;
   if (counts.first_version == 0) counts.first_version = proposal.version;
   if (counts.last_version != 0 && counts.last_version != proposal.version) ++counts.swaps;

@@ -3,12 +3,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <tuple>
-#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
@@ -16,13 +13,12 @@
 #include "engine/request_queue.h"
 #include "engine/scheduler/deadlines.h"
 #include "engine/scheduler/decode_time.h"
+#include "engine/scheduler/draft_estimates.h"
 #include "engine/scheduler/draft_length.h"
-#include "engine/scheduler/draft_use.h"
 #include "engine/scheduler/plan.h"
 #include "engine/scheduler/prompt_time.h"
 #include "engine/scheduler/select.h"
 #include "engine/scheduler/speculation_policy.h"
-#include "engine/scheduler/step_curve.h"
 #include "engine/sequence.h"
 #include "engine/speculative/verifier.h"
 
@@ -104,11 +100,9 @@ struct Engine::State {
   void begin_optional(Sequence& sequence);
   std::int32_t look_ahead(std::size_t i);
   void choose_lengths();
-  AcceptanceEstimate& acceptance_of(const SequenceRef& sequence, ProposeBy by, int confidence);
   bool wants_reading(std::size_t i) const;
   void learn_draft_use(std::int64_t read_us);
   DraftOutlook outlook_of(std::size_t i);
-  void learn_guesses(const Part& part);
   void learn_lengths();
   void run_ahead();
   void drop_drafts();
@@ -120,8 +114,6 @@ struct Engine::State {
   void learn_forecast();
   void list_proposed(std::size_t i);
   void choose_nodes();
-  ChoiceRates& choice_rates_of(const SequenceRef& sequence);
-  void learn_choices(const Part& part, std::size_t n_accepted, bool rejected);
   void accept_one(std::size_t i);
   void remember_prefix(Sequence& sequence);
   static void remember_answer(const Sequence& sequence);
@@ -141,13 +133,9 @@ struct Engine::State {
   StepFigures figures_;
   std::int32_t n_preempted_ = 0;  // by this step
   std::vector<Part> parts_;       // [max_running]; parts_[i] belongs to running[i] and keeps its memory for the next
-  StepCurveEstimate step_curve_, leased_curve_;  // without and with a lease
-  DecodeTimeEstimate decode_time_;               // the value of better drafts
-  int n_since_told_ = 0;                         // steps since `cores` was told
-  // By draft (empty for a sequence without a LiveDraft), by what proposes, and by Guesses::confidence.
-  std::map<std::tuple<std::optional<DraftId>, ProposeBy, int>, AcceptanceEstimate> acceptance_;
-  std::map<DraftId, DraftUse> draft_use_;
-  std::map<std::pair<DraftId, DrawMethod>, ChoiceRates> choice_rates_;
+  DraftEstimates estimates_;
+  DecodeTimeEstimate decode_time_;       // the value of better drafts
+  int n_since_told_ = 0;                 // steps since `cores` was told
   std::vector<DeadlineLoad> deadlines_;  // [n_running]; empty: no sequence has a target
   double mean_tokens_ = 1;               // that a step brings a running sequence, smoothed
   double mean_draft_us_ = 0;             // of a step without prompts, smoothed; without reading what was committed

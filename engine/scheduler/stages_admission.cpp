@@ -194,7 +194,7 @@ void Engine::State::begin_optional(Sequence& sequence) {
   const auto failure = contain([&] {
     const SequenceRef ref = sequence.ref();
     if (!proposer->drafts_for(ref)) return;
-    if (ref.live_draft != nullptr) sequence.scout = draft_use_[ref.live_draft->id()].takes_scout();
+    if (ref.live_draft != nullptr) sequence.scout = estimates_.takes_scout(ref);
     proposer->begin(ref);
     sequence.drafting = true;
   });

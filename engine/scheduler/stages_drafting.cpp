@@ -16,12 +16,6 @@ constexpr std::int32_t kBackgroundPromptRows = 16;  // a request that comes wait
 constexpr double kKeepMean = 0.1;                   // weight of the latest step
 constexpr int kPriorSteps = 8;  // steps of its own with which a sequence counts as much as the others
 
-// As Proposal::version.
-std::uint64_t live_version(const SequenceRef& sequence) {
-  const auto live = sequence.live_draft != nullptr ? sequence.live_draft->get() : nullptr;
-  return live ? live->number : 0;
-}
-
 }  // namespace
 
 // ---- choose
@@ -45,42 +39,18 @@ std::int32_t Engine::State::look_ahead(std::size_t i) {
   return 0;
 }
 
-AcceptanceEstimate& Engine::State::acceptance_of(const SequenceRef& sequence, ProposeBy by, int confidence) {
-  const auto draft = sequence.live_draft != nullptr ? std::optional(sequence.live_draft->id()) : std::nullopt;
-  return acceptance_[{draft, by, confidence}];
-}
-
 // Of a decoding sequence.
 DraftOutlook Engine::State::outlook_of(std::size_t i) {
   const Part& part = parts_[i];
   const SequenceLoad& load = loads_[i];
-  DraftOutlook outlook;
+  const std::int32_t most = std::max(0, std::min(load.k_wanted, load.remaining - 1));
+  DraftOutlook outlook = estimates_.outlook(part.ref, part.guesses, most, load.ready_depth);
   outlook.sequence = i;
   if (!deadlines_.empty()) {
     outlook.deadline = deadlines_[i];
     outlook.worth = worth_of_token(deadlines_[i], forecast_);
   }
-  const std::int32_t most = std::max(0, std::min(load.k_wanted, load.remaining - 1));
-  outlook.most = std::min(most, load.ready_depth);
-  if (outlook.most > 0) {
-    AcceptanceEstimate& known = acceptance_of(part.ref, ProposeBy::kDraft, part.guesses.confidence);
-    const std::uint64_t version = live_version(part.ref);
-    outlook.alpha = known.alpha(version);
-    outlook.alpha_deeper = known.alpha_deeper(version);
-    outlook.probe = known.is_probe();
-    if (part.ref.live_draft != nullptr) outlook.rates = &choice_rates_of(part.ref);
-  }
-  outlook.guesses.most = std::min(most, static_cast<std::int32_t>(part.guesses.tokens.size()));
-  if (outlook.guesses.most > 0) {
-    const AcceptanceEstimate& known = acceptance_of(part.ref, ProposeBy::kPromptLookup, part.guesses.confidence);
-    outlook.guesses.alpha = known.alpha(0);
-    outlook.guesses.alpha_deeper = known.alpha_deeper(0);
-  }
   return outlook;
-}
-
-ChoiceRates& Engine::State::choice_rates_of(const SequenceRef& sequence) {
-  return choice_rates_[{sequence.live_draft->id(), draw_method_of(sequence)}];
 }
 
 // A sequence that has just begun tells nothing itself.
@@ -118,11 +88,11 @@ void Engine::State::look_at_deadlines() {
   prompt_limit_ = runs_background() ? std::min(kBackgroundPromptRows, options.prefill_chunk) : options.prefill_chunk;
   deadlines_.clear();
   const bool any = std::any_of(running.begin(), running.end(), [](const auto& one) { return one->request.slo.any(); });
-  if (!options.deadlines || !any || !step_curve_.known()) return;
+  if (!options.deadlines || !any || !estimates_.knows_times()) return;
   const std::int64_t now_us = monotonic_us();
   learn_mean_tokens();
   for (std::size_t i = 0; i < running.size(); ++i) deadlines_.push_back(deadline_of(i, now_us));
-  forecast_.decode_us = predict_decode_us(deadlines_, step_curve_.curve(), mean_draft_us_);
+  forecast_.decode_us = predict_decode_us(deadlines_, estimates_.curve(), mean_draft_us_);
   forecast_.has_queue = request_queue.n_waiting() > 0;
   policy->concede(deadlines_, forecast_, options.prefill_chunk, concessions_);
   prompt_limit_ = concessions_.prompt_rows;
@@ -139,8 +109,8 @@ void Engine::State::learn_forecast() {
     mean_draft_us_ += kKeepMean * (static_cast<double>(figures_.draft_us - read_us_) - mean_draft_us_);
     return;
   }
-  if (!step_curve_.known()) return;
-  const double decode_us = step_curve_.curve().pass_us(std::max(1, figures_.verify_rows));
+  if (!estimates_.knows_times()) return;
+  const double decode_us = estimates_.curve().pass_us(std::max(1, figures_.verify_rows));
   prompt_time_.add(figures_.prefill_rows, static_cast<double>(figures_.verify_us) - decode_us,
                    figures_.verify_rows > 0);
   forecast_.prompt_row_us = prompt_time_.row_us();
@@ -157,7 +127,7 @@ void Engine::State::limit_unmeasured_lengths() {
 
 void Engine::State::choose_lengths() {
   orders_.clear();
-  if (options.adaptive_k && !step_curve_.known()) return limit_unmeasured_lengths();
+  if (options.adaptive_k && !estimates_.knows_times()) return limit_unmeasured_lengths();
   outlooks_.clear();
   std::int32_t prompt_rows = 0;
   for (std::size_t i = 0; i < running.size(); ++i) {
@@ -165,8 +135,8 @@ void Engine::State::choose_lengths() {
     prompt_rows += load.n_pending > 1 ? std::min(load.n_pending, prompt_limit_ - prompt_rows) : 0;
     if (load.n_pending == 1) outlooks_.push_back(outlook_of(i));
   }
-  const bool leased = cores != nullptr && cores->lease_asked() && leased_curve_.known();
-  policy->choose(outlooks_, prompt_rows, (leased ? leased_curve_ : step_curve_).curve(), orders_);
+  const bool leased = cores != nullptr && cores->lease_asked();
+  policy->choose(outlooks_, prompt_rows, estimates_.curve(leased), orders_);
   follow_orders();
 }
 
@@ -192,8 +162,7 @@ bool Engine::State::wants_reading(std::size_t i) const {
   const SequenceRef& ref = parts_[i].ref;
   if (sequence.request.propose_by) return sequence.request.propose_by == ProposeBy::kDraft;
   if (!options.adaptive_k || sequence.scout || ref.live_draft == nullptr) return true;
-  const auto use = draft_use_.find(ref.live_draft->id());
-  return use == draft_use_.end() || use->second.is_worth_reading(live_version(ref));
+  return estimates_.is_worth_reading(ref);
 }
 
 // Lists what the policy decides about.
@@ -234,59 +203,32 @@ void Engine::State::choose_nodes() {
 
 // ---- learn
 
-// Of a proposal whose first `n_accepted` nodes on the accepted path were committed; `rejected`: all choices for the
-// place behind them were wrong.
-void Engine::State::learn_choices(const Part& part, std::size_t n_accepted, bool rejected) {
-  const Proposal& proposal = part.proposal;
-  ChoiceRates& rates = choice_rates_of(part.ref);
-  std::int32_t parent = -1;
-  for (std::size_t depth = 0; depth < n_accepted + (rejected ? 1 : 0); ++depth) {
-    const double first_log_q = proposal.log_q(proposal.first_below(parent));
-    const std::int32_t right = depth < n_accepted ? proposal.rank_of(part.result.accepted[depth]) : kMaxTreeWidth;
-    const std::int32_t n_choices = proposal.choices_below(parent);
-    for (std::int32_t rank = 0; rank < std::min(right + 1, n_choices); ++rank) {
-      rates.add(first_log_q, rank, rank == right);
-    }
-    if (depth < n_accepted) parent = part.result.accepted[depth];
-  }
-}
-
-// Steps that read prompts tell only a bound, since their rows take different times. Trials of another number of threads
-// tell nothing: they come early, and a row count measured only by a trial would look too expensive to be tried again.
+// Trials of another number of threads tell nothing: they come early, and a row count measured only by a trial would
+// look too expensive to be tried again.
 void Engine::State::learn_lengths() {
-  policy->add_step(static_cast<double>(figures_.verify_us + figures_.draft_us));
+  const auto verify_us = static_cast<double>(figures_.verify_us);
+  policy->add_step(verify_us + static_cast<double>(figures_.draft_us));
   if (cores != nullptr && cores->ran_trial()) return;
   const bool leased = cores != nullptr && cores->ran_leased();
-  StepCurveEstimate& curve = leased ? leased_curve_ : step_curve_;
-  const auto verify_us = static_cast<double>(figures_.verify_us);
-  if (figures_.n_prefilling > 0) return curve.add_prompts(figures_.prefill_rows + figures_.verify_rows, verify_us);
-  curve.add(figures_.verify_rows, verify_us, draft_passes_, static_cast<double>(figures_.draft_us - read_us_));
-  if (cores == nullptr || leased || !step_curve_.known()) return;
+  estimates_.add_step({figures_.verify_rows, figures_.prefill_rows, verify_us, draft_passes_,
+                       static_cast<double>(figures_.draft_us - read_us_), leased});
+  if (cores == nullptr || leased || figures_.prefill_rows > 0 || !estimates_.knows_times()) return;
   if (++n_since_told_ < kStepsBetweenTelling || outlooks_.empty()) return;
   n_since_told_ = 0;
-  decode_time_.add(step_curve_.curve(), outlooks_, options.k);
+  decode_time_.add(estimates_.curve(), outlooks_, options.k);
   cores->set_decode_time(decode_time_.time());
-}
-
-// The tokens that came tell how good the guesses were, whatever was proposed.
-void Engine::State::learn_guesses(const Part& part) {
-  if (part.guesses.tokens.empty() || part.committed.empty()) return;
-  const auto came = std::span(part.committed).first(std::min(part.committed.size(), part.guesses.tokens.size()));
-  const auto n_right = std::mismatch(came.begin(), came.end(), part.guesses.tokens.begin()).first - came.begin();
-  acceptance_of(part.ref, ProposeBy::kPromptLookup, part.guesses.confidence)
-      .add(/*version=*/0, static_cast<std::int32_t>(n_right), n_right < std::ssize(came));
 }
 
 // Shares the time by rows, since sequences are read together.
 void Engine::State::learn_draft_use(std::int64_t read_us) {
-  if (!options.adaptive_k || !step_curve_.known()) return;
+  if (!options.adaptive_k || !estimates_.knows_times()) return;
   const int all_rows = std::accumulate(parts_.begin(), parts_.begin() + std::ssize(running), 0,
                                        [](int sum, const Part& part) { return sum + part.rows_read; });
   for (std::size_t i = 0; i < running.size(); ++i) {
     const Part& part = parts_[i];
     if (!running[i]->drafting || part.ref.live_draft == nullptr || !part.draft_reads) continue;
     const double own_us = all_rows == 0 ? 0 : static_cast<double>(read_us) * part.rows_read / all_rows;
-    draft_use_[part.ref.live_draft->id()].add(live_version(part.ref), part.saved_us, own_us);
+    estimates_.add_reading(part.ref, part.saved_us, own_us);
   }
 }
 
