@@ -90,7 +90,7 @@ LedgerBackup check_copy(Database& copy, const fs::path& file) {
 }  // namespace
 
 LedgerBackup back_up_ledger(const fs::path& from, const fs::path& to) {
-  refuse_database_as_output(to, from);
+  refuse_database_as_output(to, from, "--out");
   if (fs::symlink_status(to).type() != fs::file_type::not_found) refuse_existing(to, "choose another name");
   const Database source = open_ledger_to_read(from);
   PartFile part(to);
