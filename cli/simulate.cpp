@@ -224,7 +224,9 @@ std::vector<double> scales_of(const SimulateOptions& options) {
 
 // Requests a second, of arrivals that need not be Poisson's.
 double mean_rate(const std::vector<Arrival>& arrivals) {
-  return arrivals.empty() ? 0 : static_cast<double>(arrivals.size()) / std::max(arrivals.back().at_s, 1.0);
+  const auto n = static_cast<double>(arrivals.size());
+  const double seconds = arrivals.empty() ? 0 : arrivals.back().at_s;
+  return seconds > 0 ? n / seconds : n;  // as if requests that all come at once took a second
 }
 
 json run(const SimulateOptions& options, const Profile& profile) {

@@ -187,6 +187,18 @@ TEST_F(SimulateCommand, WhatDoesNotFitTogetherIsRefusedWithTheOption) {
   EXPECT_EQ(refused({"--rate", "1", "--duration", "1"}), "none") << "plain decoding is the arm then";
 }
 
+// Bug: a load was taken to last a second at least.
+TEST_F(SimulateCommand, AShortLoadsRateIsItsOwn) {
+  const auto trace = folder_.write("t.csv",
+                                   "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                                   "2023-11-16 18:15:46,374,44\n"
+                                   "2023-11-16 18:15:50,300,20\n");
+  const json result = json::parse(command_output({"simulate", "--profile", calculated(), "--trace", trace.string(),
+                                                  "--arms", "none", "--scale", "10,40", "--json"}));
+  EXPECT_NEAR(result["loads"][0]["rate_per_s"].get<double>(), 2 / 0.4, 1e-6);
+  EXPECT_NEAR(result["loads"][1]["rate_per_s"].get<double>(), 2 / 0.1, 1e-6);
+}
+
 // Bug: the drawing replaced the ledger, or the profile, with status 0.
 TEST_F(SimulateCommand, RefusesToDrawOverTheLedgerOrTheProfile) {
   record_requests(3, /*between_us=*/1'000'000);
