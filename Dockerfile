@@ -8,9 +8,12 @@ RUN apt-get update && apt-get install -y --no-install-recommends git make ca-cer
 COPY . /src
 WORKDIR /src
 RUN make && cmake --install build --prefix /opt/slipstream --strip
-# The shared libraries that the program loads, LibTorch's among them, without the rest of the Python environment.
-RUN mkdir /opt/libraries && ldd /opt/slipstream/bin/slipstream | awk '$3 ~ "^/" {print $3}' | \
-    xargs -I{} cp --parents -L {} /opt/libraries
+# The shared libraries that the program loads, LibTorch's among them, without the rest of the Python environment. Each
+# lies in its folder's real place: /lib is a link in the image below, and COPY does not replace a link by a folder. The
+# loader finds LibTorch there, as the folders that the program names are no links.
+RUN ldd /opt/slipstream/bin/slipstream | awk '$3 ~ "^/" {print $3}' | while read -r library; do \
+    install -D "$(realpath "$library")" "/opt/libraries$(realpath "$(dirname "$library")")/$(basename "$library")" || \
+    exit 1; done
 
 FROM debian:12-slim
 COPY --from=build /opt/libraries/ /

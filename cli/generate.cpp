@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 #include <sstream>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.h"
@@ -180,6 +182,20 @@ class GenerateRun {
   std::shared_ptr<const DraftVersion> other_;
 };
 
+void check_swaps(const GenerateOptions& options) {
+  if (options.swap_draft.empty() != (options.swap_every == 0)) {
+    throw Error(ErrorCode::kInvalidArgument, "--swap-draft and --swap-every go together");
+  }
+  if (options.swap_draft.empty()) return;
+  if (options.draft.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, "--swap-draft without --draft", "add --draft DIR");
+  }
+  if (options.k == 0) {
+    throw Error(ErrorCode::kInvalidArgument, "--swap-draft with --k 0, which opens no draft",
+                "raise --k, or leave it out");
+  }
+}
+
 void check(const GenerateOptions& options) {
   if (options.prompt.empty() == options.prompts.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "give either --prompt TEXT or --prompts FILE");
@@ -196,8 +212,12 @@ void check(const GenerateOptions& options) {
                 "add --draft DIR, or leave --no-prompt-lookup out");
   }
   check_threads(options.threads, "--threads");
-  if (options.swap_draft.empty() != (options.swap_every == 0)) {
-    throw Error(ErrorCode::kInvalidArgument, "--swap-draft and --swap-every go together");
+  check_swaps(options);
+  for (const auto& [given, name] :
+       {std::pair(options.logprobs.has_value(), "--logprobs"), std::pair(options.checksums, "--checksums")}) {
+    if (!given || options.json) continue;
+    throw Error(ErrorCode::kInvalidArgument, std::string(name) + " without --json, which alone prints them",
+                "add --json");
   }
 }
 
@@ -310,8 +330,8 @@ void add_output_options(CLI::App& command, GenerateOptions& options) {
   command.add_flag("--chat", options.chat, "Apply the chat template: each prompt is a user's message");
   command.add_option("--chat-template", options.chat_template, "With --chat: a Jinja file instead of the target's own");
   command.add_option("--concurrency", options.concurrency, "Prompts answered at once")->check(CLI::Range(1, 256));
-  command.add_flag("--checksums", options.checksums, "Add a checksum of the raw logits of every token");
-  command.add_option("--logprobs", options.logprobs, "Add the N best log probabilities of every token")
+  command.add_flag("--checksums", options.checksums, "With --json: add a checksum of the raw logits of every token");
+  command.add_option("--logprobs", options.logprobs, "With --json: add the N best log probabilities of every token")
       ->check(CLI::Range(0, 1024));
   command.add_flag("--json", options.json, "Print one JSON object per prompt, in input order");
 }

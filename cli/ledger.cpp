@@ -37,7 +37,7 @@ void add_ledger(CLI::App& app) {
   backup->add_option("--db", flags->database, "The ledger, <data-dir>/ledger.db")->required();
   backup->add_option("--out", flags->out, "The copy; it must not exist")->required();
   backup->callback([flags] {
-    refuse_kept_file_as_output(flags->out, flags->database);
+    refuse_kept_file_as_output(flags->out, flags->database, "--out");
     const LedgerBackup copy = back_up_ledger(flags->database, flags->out);
     std::cout << flags->out.string() << ": " << copy.requests << " requests, " << copy.bytes
               << " bytes, integrity ok\n";

@@ -58,7 +58,7 @@ void run_report(ReportOptions options) {
     options.query.color = wants_color();
     options.query.width = terminal_width();
   } else {
-    refuse_kept_file_as_output(options.out, options.query.database);
+    refuse_kept_file_as_output(options.out, options.query.database, "--out");
   }
   const std::string text = render_report(options.query);
   if (options.out.empty()) {

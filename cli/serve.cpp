@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <span>
 #include <thread>
 
 #include "cli/command.h"
@@ -70,8 +71,8 @@ ApiKeys take_environment_keys() {
   return ApiKeys::of_environment(given);
 }
 
-ApiKeys load_keys_for_serving(const ServeConfig& config, const ApiKeys& environment) {
-  ApiKeys keys = load_keys(config, environment);
+ApiKeys load_keys_for_serving(const ServeConfig& config, std::span<const SloTier> tiers, const ApiKeys& environment) {
+  ApiKeys keys = load_keys(config, tiers, environment);
   if (keys.any_is_short() && !is_loopback(config.server.host)) {
     log_warn("an API key has fewer than " + std::to_string(ApiKeys::kShortKeyBytes) + " characters, and " +
              config.server.host +
@@ -209,7 +210,7 @@ struct Reloader {
   }
   // Steps that can fail come first; the log is the last of them.
   void apply(const ReloadPlan& plan) {
-    ApiKeys keys = load_keys_for_serving(plan.next, environment_keys);
+    ApiKeys keys = load_keys_for_serving(plan.next, plan.file_tiers, environment_keys);
     auto tls = load_tls(plan.next.server);
     TopicTable topics(plan.next.topics);
     auto model = serving.model();
@@ -285,7 +286,7 @@ void serve(const ServeOverrides& overrides, bool check_only) {
   warn();
   const int max_connections = allowed_connections(config.server.max_connections);
   const ApiKeys environment_keys = take_environment_keys();
-  Gatekeeper gatekeeper(config.server, load_keys_for_serving(config, environment_keys));
+  Gatekeeper gatekeeper(config.server, load_keys_for_serving(config, config.slo_tiers, environment_keys));
   KeyQuotas quotas(*gatekeeper.keys());
   Metrics metrics;
   ServerOptions options = server_options(config, gatekeeper.keys()->size());

@@ -12,6 +12,7 @@
 
 #include "cli/command.h"
 #include "cli/option_faults.h"
+#include "cli/output_path.h"
 #include "cli/progress_line.h"
 #include "cli/simulation/load_svg.h"
 #include "cli/simulation/simulation.h"
@@ -223,7 +224,9 @@ std::vector<double> scales_of(const SimulateOptions& options) {
 
 // Requests a second, of arrivals that need not be Poisson's.
 double mean_rate(const std::vector<Arrival>& arrivals) {
-  return arrivals.empty() ? 0 : static_cast<double>(arrivals.size()) / std::max(arrivals.back().at_s, 1.0);
+  const auto n = static_cast<double>(arrivals.size());
+  const double seconds = arrivals.empty() ? 0 : arrivals.back().at_s;
+  return seconds > 0 ? n / seconds : n;  // as if requests that all come at once took a second
 }
 
 json run(const SimulateOptions& options, const Profile& profile) {
@@ -314,8 +317,18 @@ void check(const SimulateOptions& options) {
   }
 }
 
+// The drawing replaces the file that it is written to.
+void check_drawing(const SimulateOptions& options) {
+  if (options.svg.empty()) return;
+  if (!options.ledger.empty()) refuse_kept_file_as_output(options.svg, options.ledger, "--svg");
+  for (const std::string& input : {options.profile, options.trace}) {
+    refuse_input_as_output(options.svg, input, "--svg");
+  }
+}
+
 void run_simulate(const SimulateOptions& options) {
   check(options);
+  check_drawing(options);
   const Profile profile = read_profile(options.profile);
   const bool drafts =
       std::any_of(options.arms.begin(), options.arms.end(), [](const auto& arm) { return arm != "none"; });
@@ -324,12 +337,13 @@ void run_simulate(const SimulateOptions& options) {
                 "make the profile with --draft, or use --arms none");
   }
   const json result = run(options, profile);
-  if (!options.svg.empty()) write_output_file(options.svg, load_svg(result["loads"], profile.machine));
   if (options.as_json) {
     std::cout << result.dump(2) << std::endl;
   } else {
     print_table(result);
   }
+  // Last, since a simulation may take minutes and the file may not be writable.
+  if (!options.svg.empty()) write_output_file(options.svg, load_svg(result["loads"], profile.machine));
 }
 
 void add_load_options(CLI::App& command, SimulateOptions& options) {

@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string>
+#include <vector>
 
 #include "cli/cgroups.h"
 #include "common/error.h"
@@ -31,6 +33,16 @@ std::string three_digits(double value) {
 
 }  // namespace
 
+std::uint64_t least_limit(std::span<const std::filesystem::path> files) {
+  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  for (const std::filesystem::path& file : files) {
+    std::ifstream in(file);
+    std::uint64_t limit = 0;
+    if (in >> limit && limit > 0) least = std::min(least, limit);  // "max" is no number
+  }
+  return least;
+}
+
 std::uint64_t usable_memory_bytes() {
   std::uint64_t bytes =
       static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
@@ -38,11 +50,9 @@ std::uint64_t usable_memory_bytes() {
     rlimit limit{};
     if (::getrlimit(kind, &limit) == 0) bytes = std::min<std::uint64_t>(bytes, limit.rlim_cur);
   }
-  for (const std::filesystem::path& cgroup : own_cgroups()) {
-    std::ifstream in(cgroup / "memory.max");
-    std::uint64_t limit = 0;
-    if (in >> limit && limit > 0) bytes = std::min(bytes, limit);  // "max" is no number
-  }
+  std::vector<std::filesystem::path> limits = {"/sys/fs/cgroup/memory/memory.limit_in_bytes"};  // v1
+  for (const std::filesystem::path& cgroup : own_cgroups()) limits.push_back(cgroup / "memory.max");
+  bytes = std::min(bytes, least_limit(limits));
   return bytes;
 }
 

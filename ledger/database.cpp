@@ -114,11 +114,12 @@ std::string full_disk_text(const std::filesystem::path& file) {
   return "; the disk of " + folder.string() + " is full: " + std::to_string(space.available) + " bytes are free";
 }
 
-void refuse_database_as_output(const std::filesystem::path& out, const std::filesystem::path& file) {
+void refuse_database_as_output(const std::filesystem::path& out, const std::filesystem::path& file,
+                               const std::string& option) {
   if (!is_file_of_database(out, file)) return;
   throw Error(ErrorCode::kInvalidArgument,
-              "--out " + out.string() + " is a file of the ledger " + file.string() + ", which it would destroy",
-              "name another file with --out", "out");
+              option + " " + out.string() + " is a file of the ledger " + file.string() + ", which it would destroy",
+              "name another file with " + option, option);
 }
 
 Database::Database(const std::filesystem::path& file, Mode mode)

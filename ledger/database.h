@@ -63,8 +63,9 @@ class Database {
 std::string full_disk_text(const std::filesystem::path& file);
 
 // Refuses an output path that is the database `file` or one of SQLite's files beside it, also through links. Writing
-// there would destroy the database. Error{kInvalidArgument}.
-void refuse_database_as_output(const std::filesystem::path& out, const std::filesystem::path& file);
+// there would destroy the database. Error{kInvalidArgument} naming `option`, which gave the path, such as "--out".
+void refuse_database_as_output(const std::filesystem::path& out, const std::filesystem::path& file,
+                               const std::string& option);
 
 // A transaction that writes. Its end without commit() rolls it back. Threads: the database's.
 class Transaction {

@@ -26,7 +26,9 @@ constexpr std::array<std::pair<const char*, const char*>, 8> kDefinitions = {{
      "the gain of α that the topic's learning curve promised when it last trained; realised: what its publications "
      "brought, each measured before it went live"},
     {"violation",
-     "measured time / time asked for, the worse of time per token and time to the first token; met: at most 1"},
+     "measured time / time asked for, the worst of time per token, time to the first token and time of the whole "
+     "answer; "
+     "met: at most 1"},
 }};
 
 std::string shorten(double share, bool with_sign) {

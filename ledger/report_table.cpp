@@ -265,14 +265,34 @@ std::string nothing_to_show(const LedgerReader& ledger, const ReportQuery& query
          " in this period: " + (known ? "ask for a longer --since.\n" : "the ledger has requests of " + names + ".\n");
 }
 
+bool has_rows(const LedgerReader& ledger, const char* view) {
+  return !ledger.view(view, 1).rows.empty();
+}
+
+// The base draft is recorded at each start, so only the drafts report has something to show before the first request.
+bool is_empty(const LedgerReader& ledger, const ReportQuery& query) {
+  if (has_rows(ledger, "recent_requests")) return false;
+  switch (query.kind) {
+    case ReportKind::kTopics:
+    case ReportKind::kRequests:
+      return true;
+    case ReportKind::kDrift:
+      return !has_rows(ledger, "events");
+    case ReportKind::kDrafts:
+      return !has_rows(ledger, "drafts");
+    case ReportKind::kLearning:
+    case ReportKind::kSlo:
+      break;  // have a text of their own, unless the topic may be mistyped
+  }
+  return !query.topic.empty() && !has_rows(ledger, "learning_topics");
+}
+
 }  // namespace
 
 std::string report_table(const LedgerReader& ledger, const ReportQuery& query) {
-  const bool empty = ledger.view("recent_requests", 1).rows.empty() && ledger.view("drafts", 1).rows.empty() &&
-                     ledger.view("learning_topics", 1).rows.empty();
-  if (empty) return nothing_to_show(ledger, query);
+  if (is_empty(ledger, query)) return nothing_to_show(ledger, query);
   const std::string text = body(ledger, query);
-  const bool learned = query.kind != ReportKind::kLearning || !ledger.view("learning_topics", 1).rows.empty();
+  const bool learned = query.kind != ReportKind::kLearning || has_rows(ledger, "learning_topics");
   return learned ? text + footnotes(query) : text;
 }
 

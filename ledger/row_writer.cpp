@@ -35,12 +35,19 @@ const std::string kInsertSameText =
                 "request_id, at_us, topic, draft, version, live_accepted, live_first_rejections, live_steps, "
                 "base_accepted, base_first_rejections, base_steps, tokens",
                 12);
+// A version that is there already stays, unless its number was used again: a store whose drafts were removed counts
+// from 1 again.
 const std::string kInsertVersion =
     insert_into("draft_versions",
                 "draft, version, topic, parent, created_us, reason, weights_sha256, heldout_alpha_before, "
                 "heldout_alpha, p_value, optimizer_steps, trained_requests, parent_draft",
                 13) +
-    " ON CONFLICT DO NOTHING";
+    " ON CONFLICT DO UPDATE SET topic = excluded.topic, parent = excluded.parent, created_us = excluded.created_us, "
+    "reason = excluded.reason, weights_sha256 = excluded.weights_sha256, "
+    "heldout_alpha_before = excluded.heldout_alpha_before, heldout_alpha = excluded.heldout_alpha, "
+    "p_value = excluded.p_value, optimizer_steps = excluded.optimizer_steps, "
+    "trained_requests = excluded.trained_requests, parent_draft = excluded.parent_draft "
+    "WHERE excluded.created_us > created_us AND excluded.weights_sha256 <> weights_sha256";
 const std::string kInsertCanary =
     insert_into("canary_decisions",
                 "at_us, topic, draft, kind, reason, live_version, candidate_version, train_steps, requests, "

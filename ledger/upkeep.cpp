@@ -36,6 +36,7 @@ void drop_older(Database& database, std::int64_t border_us) {
   Statement(database, "DELETE FROM requests WHERE finished_us < ?").run(border_us);
   Statement(database, "DELETE FROM same_text WHERE at_us < ?").run(border_us);
   Statement(database, "DELETE FROM learning WHERE at_us < ?").run(border_us);
+  Statement(database, "DELETE FROM engine_load WHERE bucket_us < ?").run(border_us);
   Statement(database, "DELETE FROM canary_decisions WHERE kind = 'undecided' AND at_us < ?").run(border_us);
 }
 
@@ -44,12 +45,24 @@ std::uint64_t used_bytes(Database& database) {
   return static_cast<std::uint64_t>(pages * database.integer("PRAGMA page_size"));
 }
 
+// The first twentieth of what `column` spans.
+void drop_first_twentieth(Database& database, const std::string& rows, const std::string& column) {
+  database.execute("DELETE FROM " + rows + " AND " + column + " <= (SELECT MIN(" + column + ") + (MAX(" + column +
+                   ") - MIN(" + column + ")) / 20 FROM " + rows + ")");
+}
+
+// Days of acceptance outlive the requests that they were counted from, and are a few rows each. So they go only where
+// they are more than the requests, and then alone.
 void drop_oldest_twentieth(Database& database) {
-  for (const char* table : {"requests", "same_text", "learning"}) {
-    const std::string name = table;
-    database.execute("DELETE FROM " + name + " WHERE id <= (SELECT MIN(id) + (MAX(id) - MIN(id)) / 20 FROM " + name +
-                     ")");
+  const std::string days = "acceptance WHERE bucket_width_us = " + std::to_string(kDayUs);
+  const std::int64_t n_days = database.integer("SELECT COUNT(*) FROM " + days);
+  if (n_days > database.integer("SELECT COUNT(*) FROM requests")) {
+    return drop_first_twentieth(database, days, "bucket_us");
   }
+  for (const char* table : {"requests", "same_text", "learning"}) {
+    drop_first_twentieth(database, std::string(table) + " WHERE true", "id");
+  }
+  drop_first_twentieth(database, "engine_load WHERE true", "bucket_us");
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ LedgerView scoped(const std::string& table, const std::string& time) {
 // / (accepted + first rejections), times Student's t for n - 1 degrees. (Cornish–Fisher expansion in 1/(n - 1), within
 // 1 % from n = 4 on; no interval below that.) The length's interval is a ratio estimator's (delta method), whose
 // residuals need one pass only.
-LedgerView gain_by(const std::string& name, const std::string& keys) {
+LedgerView gain_by(const std::string& name, const std::string& keys, const std::string& rows = "scoped_same_text") {
   const std::string text = R"sql(
 WITH totals AS (
   SELECT $keys, COUNT(*) AS n, SUM(live_accepted) AS la, SUM(live_accepted + live_first_rejections) AS ln,
@@ -36,11 +36,11 @@ WITH totals AS (
          SUM(tokens) / NULLIF(SUM(live_steps), 0) AS live_length, SUM(tokens) / NULLIF(SUM(base_steps), 0) AS base_length,
          SUM(live_steps) AS ls, SUM(tokens * tokens) AS tt, SUM(tokens * live_steps) AS tl,
          SUM(live_steps * live_steps) AS ll
-  FROM scoped_same_text GROUP BY $keys),
+  FROM $rows GROUP BY $keys),
 left_out AS (
   SELECT $keys, (la - live_accepted) / NULLIF(ln - live_accepted - live_first_rejections, 0) - la / ln AS live_shift,
          (ba - base_accepted) / NULLIF(bn - base_accepted - base_first_rejections, 0) - ba / bn AS base_shift
-  FROM scoped_same_text JOIN totals USING ($keys)),
+  FROM $rows JOIN totals USING ($keys)),
 spread AS (
   SELECT $keys, SUM(live_shift * live_shift) AS live_ss,
          SUM((live_shift - base_shift) * (live_shift - base_shift)) AS gain_ss
@@ -58,7 +58,14 @@ SELECT $keys, n AS scored_requests, la / ln AS alpha_same_text, ba / bn AS base_
        live_length AS length_same_text, base_length,
        live_length - factor * length_spread AS length_low, live_length + factor * length_spread AS length_high
 FROM totals JOIN spread USING ($keys) JOIN half USING ($keys))sql";
-  return {name, replace_all(text, "$keys", keys)};
+  return {name, replace_all(replace_all(text, "$keys", keys), "$rows", rows)};
+}
+
+// The scores of each version, without those of an earlier version that had the same number.
+LedgerView scores_of_versions() {
+  return {"version_same_text", R"sql(
+SELECT t.* FROM scoped_same_text t LEFT JOIN draft_versions v ON v.draft = t.draft AND v.version = t.version
+WHERE t.at_us >= IFNULL(v.created_us, t.at_us))sql"};
 }
 
 LedgerView events_view() {
@@ -155,15 +162,19 @@ ORDER BY topic, bucket_us)sql"};
 
 // Predicted: the gain on the canary's held-out records before publishing. Realised: the version's gain over the base
 // draft on the text it served, minus its parent's gain over the same base draft while that served. The base draft's own
-// gain is 0.
+// gain is 0. A number that was used again is the newer version: requests and decisions before its time are another's.
 LedgerView drafts_view() {
   return {
       "drafts",
       R"sql(
 WITH served AS (
-  SELECT draft, last_version AS version, COUNT(*) AS requests,
-         1.0 * SUM(accepted) / NULLIF(SUM(accepted + first_rejections), 0) AS alpha
-  FROM scoped_requests GROUP BY draft, last_version),
+  SELECT v.draft, v.version, COUNT(*) AS requests,
+         1.0 * SUM(r.accepted) / NULLIF(SUM(r.accepted + r.first_rejections), 0) AS alpha
+  FROM scoped_requests r JOIN draft_versions v ON v.draft = r.draft AND v.version = r.last_version
+  WHERE r.finished_us >= v.created_us GROUP BY v.draft, v.version),
+decided AS (
+  SELECT draft, candidate_version AS version, reason, at_us, MAX(id) FROM canary_decisions
+  WHERE kind = 'publish' GROUP BY draft, candidate_version),
 fate AS (
   SELECT draft, live_version AS version, MAX(at_us) AS at_us FROM scoped_canary_decisions
   WHERE kind = 'rollback' GROUP BY draft, live_version)
@@ -178,7 +189,7 @@ SELECT v.created_us AS at_us, )sql" +
        CASE WHEN v.reason = 'canary' THEN v.p_value END AS p_value, IFNULL(served.requests, 0) AS requests, served.alpha,
        v.optimizer_steps, v.trained_requests, v.weights_sha256
 FROM scoped_draft_versions v LEFT JOIN served ON served.draft = v.draft AND served.version = v.version
-     LEFT JOIN canary_decisions d ON d.kind = 'publish' AND d.draft = v.draft AND d.candidate_version = v.version
+     LEFT JOIN decided d ON d.draft = v.draft AND d.version = v.version AND d.at_us >= v.created_us
      LEFT JOIN fate f ON f.draft = v.draft AND f.version = v.version
      LEFT JOIN version_gain own ON own.draft = v.draft AND own.version = v.version
      LEFT JOIN version_gain parent ON parent.draft = v.parent_draft AND parent.version = v.parent
@@ -290,7 +301,8 @@ std::vector<LedgerView> make_views() {
       slo_view(),
       gain_by("drift_gain", "scope_bucket_us, topic, draft, version"),
       gain_by("trend_gain", "scope_bucket_us, topic"),
-      gain_by("version_gain", "draft, version"),
+      scores_of_versions(),
+      gain_by("version_gain", "draft, version", "version_same_text"),
       events_view(),
       topics_view(),
       drift_view(),

@@ -103,13 +103,13 @@ void check_log_file(const fs::path& file) {
 
 }  // namespace
 
-ApiKeys load_keys(const ServeConfig& config, const ApiKeys& environment) {
+ApiKeys load_keys(const ServeConfig& config, std::span<const SloTier> tiers, const ApiKeys& environment) {
   ApiKeys keys = ApiKeys::load(config.api_keys_file, environment, config.server.key_limits);
   require_key_beyond_loopback(config.server.host, keys);
   for (const ApiKey& key : keys.all()) {
     for (const std::string& name : key.slo_tiers) {
-      const bool known = std::any_of(config.slo_tiers.begin(), config.slo_tiers.end(),
-                                     [&](const SloTier& tier) { return tier.name == name; });
+      const bool known =
+          std::any_of(tiers.begin(), tiers.end(), [&](const SloTier& tier) { return tier.name == name; });
       if (known) continue;
       throw Error(ErrorCode::kInvalidArgument,
                   config.api_keys_file.string() + ": the API key " + key.name + " may ask for the tier '" + name +
@@ -142,7 +142,7 @@ std::vector<Error> faults_of(const ServeConfig& config, const std::string& key_i
     if (config.device == Device::kCuda) kernels::cuda::describe_device();
   });
   check([&] { check_host(config.server.host); });
-  check([&] { load_keys(config, ApiKeys::of_environment(key_in_environment)); });
+  check([&] { load_keys(config, config.slo_tiers, ApiKeys::of_environment(key_in_environment)); });
   check([&] { Gatekeeper(config.server, {}); });
   check([&] { load_tls(config.server); });
   check([&] { TopicTable(config.topics); });

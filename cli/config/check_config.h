@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
+#include <string>
 #include <vector>
 
 #include "cli/config/serve_config.h"
@@ -16,7 +18,7 @@ namespace slip::cli {
 std::vector<Error> faults_of(const ServeConfig& config, const std::string& key_in_environment);
 
 // The keys of the file and `environment`. Errors of ApiKeys::load(); Error{kInvalidArgument} if the host needs a key
-// and there is none, or if a key names a tier that the configuration has not.
-ApiKeys load_keys(const ServeConfig& config, const ApiKeys& environment);
+// and there is none, or if a key names a tier that is none of `tiers`, those of the configuration file.
+ApiKeys load_keys(const ServeConfig& config, std::span<const SloTier> tiers, const ApiKeys& environment);
 
 }  // namespace slip::cli

@@ -10,6 +10,7 @@ namespace slip::cli {
 namespace {
 
 constexpr std::int64_t kMostDimension = 1 << 20;
+constexpr const char* kDraftKeys = "configs/demo-draft.toml has every key";
 
 void read_shape(TomlSection& file, DraftShape& shape) {
   file.read("hidden", shape.hidden, 1, kMostDimension);
@@ -44,7 +45,7 @@ void read_training(TomlSection section, WarmupOptions& options) {
   std::string temperature;
   section.read("temperature", temperature);
   if (!temperature.empty()) options.temperature = parse_answer_temperature(temperature);
-  section.finish();
+  section.finish(kDraftKeys);
 }
 
 }  // namespace
@@ -72,7 +73,7 @@ void apply_draft_config(const std::string& toml, const std::string& where, Warmu
   TomlSection file(table, where, "");
   read_shape(file, options.shape);
   read_training(file.section("training"), options);
-  file.finish();
+  file.finish(kDraftKeys);
 }
 
 }  // namespace slip::cli

@@ -46,6 +46,7 @@ ReloadPlan plan_reload(const ServeConfig& running, const ServeConfig& file, bool
   }
   plan.changed = differing_keys(running, plan.next);
   plan.needs_restart = differing_keys(plan.next, file);
+  plan.file_tiers = file.slo_tiers;
   return plan;
 }
 

@@ -13,6 +13,7 @@ struct ReloadPlan {
   ServeConfig next;                        // the running configuration, with the changeable values of the file
   std::vector<std::string> changed;        // keys that take effect now
   std::vector<std::string> needs_restart;  // keys that differ and keep their running values
+  std::vector<SloTier> file_tiers;         // those of the file: an API key may name one that waits for the restart
 };
 
 // Compares the running configuration with the file. Pure. Changeable are: [log], data.min_free_bytes, learning.enabled

@@ -14,6 +14,17 @@ namespace {
 
 constexpr std::uint64_t kMaxConfigBytes = 1U << 20;
 
+// A file that cannot be read is a fault of the configuration (exit status 2): a supervisor would repeat the start in
+// vain.
+std::string read_config_file(const std::filesystem::path& file) {
+  try {
+    return read_file(file, kMaxConfigBytes);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kIo && error.code() != ErrorCode::kPermission) throw;
+    throw Error(ErrorCode::kInvalidArgument, error.message(), "the user that runs this must be able to read it");
+  }
+}
+
 // Reads each key from a file; an absent one keeps its value.
 class FieldReader final : public FieldVisitor {
  public:
@@ -27,7 +38,7 @@ class FieldReader final : public FieldVisitor {
                    const char* help) override {
     field(key, file, help);
     section_->finish();
-    if (!file.empty()) topics = parse_topics(read_file(file, kMaxConfigBytes), file.string());
+    if (!file.empty()) topics = parse_topics(read_config_file(file), file.string());
   }
   void require(bool is_legal, const char* key, const std::string& why) override {
     if (!is_legal) section_->refuse(key, why);
@@ -141,7 +152,7 @@ ServeConfig read_serve_config(const std::string& file) {
   ServeConfig config;
   config.topics = built_in_topics();
   if (file.empty()) return config;
-  return parse_serve_config(read_file(file, kMaxConfigBytes), file, std::move(config));
+  return parse_serve_config(read_config_file(file), file, std::move(config));
 }
 
 ServeConfig load_serve_config(const ServeOverrides& overrides) {

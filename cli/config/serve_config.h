@@ -86,6 +86,7 @@ ServeConfig parse_serve_config(const std::string& toml, const std::string& where
 std::vector<Topic> parse_topics(const std::string& toml, const std::string& where);
 
 // The defaults, overridden by the keys of `file`; an empty path gives the defaults. For commands that need no target.
+// Error{kInvalidArgument} also for a file that cannot be read.
 ServeConfig read_serve_config(const std::string& file);
 // The configuration that `serve` starts with: the defaults, overridden by the file, then by the command line.
 // `--target` also drops the file's draft and chat template, which belong to the file's target. Error{kInvalidArgument}

@@ -69,8 +69,8 @@ std::vector<DraftMeta> all_versions(const DraftStore& store) {
   return all;
 }
 
-// Adds versions that a crash kept out of the ledger, after they were published; existing rows stay. Warns of versions
-// that were deleted.
+// Adds versions that a crash kept out of the ledger, after they were published; rows of the same weights stay. Warns of
+// versions that were deleted.
 void reconcile(const DraftStore& store, std::span<const DraftMeta> versions, Ledger& ledger) {
   std::vector<DraftVersionRow> rows;
   std::transform(versions.begin(), versions.end(), std::back_inserter(rows), version_row);

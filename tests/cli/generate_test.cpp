@@ -83,5 +83,25 @@ TEST(Generate, AStopTokenBeyondTheVocabularyIsRefusedByTheOptionsName) {
   EXPECT_NE(generated("--stop-token 8191"), "");
 }
 
+// Bug: each of these was ignored without a word.
+TEST(Generate, WhatOnlyJsonCanShowIsRefusedWithoutIt) {
+  const auto refusal = [](const std::string& more) {
+    try {
+      generated(more);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      return error.message() + "; " + error.hint();
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(refusal("--logprobs 2"), "--logprobs without --json, which alone prints them; add --json");
+  EXPECT_EQ(refusal("--checksums"), "--checksums without --json, which alone prints them; add --json");
+  EXPECT_NE(generated("--logprobs 2 --checksums --json").find("checksum"), std::string::npos);
+  const std::string swaps = "--swap-draft " + kTarget + " --swap-every 4";
+  EXPECT_EQ(refusal(swaps), "--swap-draft without --draft; add --draft DIR");
+  EXPECT_EQ(refusal(swaps + " --draft " + kTarget + " --k 0"),
+            "--swap-draft with --k 0, which opens no draft; raise --k, or leave it out");
+}
+
 }  // namespace
 }  // namespace slip::cli

@@ -159,6 +159,7 @@ TEST_F(ReportCommand, SloIsAReportInEveryFormatButADrawing) {
   EXPECT_THAT(run({"slo", "--topic", "sql", "--format", "json"}), HasSubstr("\"slo\""));
   EXPECT_THAT(run({"slo", "--format", "csv"}),
               HasSubstr("topic,slo_tier,slo_tpot_ms,slo_ttft_ms,slo_e2e_ms,requests,attainment"));
+  EXPECT_THAT(run({"slo"}), HasSubstr("time to the first token and time of the whole answer")) << "e2e was left out";
   EXPECT_THROW(run({"slo", "--format", "svg"}), Error);
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starts that are refused, and what `--check-config` tells about them beforehand.
+#include <linux/capability.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -40,8 +42,7 @@ TEST_F(ServeTest, ALoopOfLinksIsAFileErrorThatNamesIt) {
       {"--target", loop, "--data-dir", data()},
       {"--target", kTarget, "--draft", loop, "--data-dir", data(), "--port", "0"},
       {"--target", kTarget, "--data-dir", loop + "/data", "--port", "0"},
-      {"--target", kTarget, "--data-dir", data(), "--chat-template", loop, "--port", "0"},
-      {"-c", loop, "--target", kTarget}};
+      {"--target", kTarget, "--data-dir", data(), "--chat-template", loop, "--port", "0"}};
   for (const auto& start : starts) {
     EXPECT_EQ(run(start), 1) << err_;
     EXPECT_NE(err_.find(loop), std::string::npos) << err_;
@@ -50,6 +51,37 @@ TEST_F(ServeTest, ALoopOfLinksIsAFileErrorThatNamesIt) {
   }
   EXPECT_EQ(run({"--target", loop, "--host", "everywhere", "--data-dir", data(), "--check-config"}), 2);
   for (const char* part : {"symbolic links", "everywhere"}) EXPECT_NE(err_.find(part), std::string::npos) << err_;
+}
+
+// Takes the powers from root by which it reads every file; for others does nothing. They are gone after an exec.
+bool obey_modes() {
+  if (::geteuid() != 0) return true;
+  return ::prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0) == 0 &&
+         ::prctl(PR_CAPBSET_DROP, CAP_DAC_READ_SEARCH, 0, 0, 0) == 0;
+}
+
+class ServeRefused : public ServeTest {};
+
+// Bug: such a start and such a check were status 1, which a supervisor repeats and --check-config does not promise.
+TEST_F(ServeRefused, AnUnreadableConfigurationIsStatusTwo) {
+  const auto config = folder_ / "c.toml", topics = folder_ / "topics.toml", loop = folder_ / "loop";
+  std::ofstream(config) << "[topics]\nfile = \"" << topics.string() << "\"\n";
+  std::ofstream(topics) << "[[topic]]\nname = \"sql\"\n";
+  std::filesystem::create_symlink("loop", loop);
+  const auto refused = [&](const std::filesystem::path& given, const std::filesystem::path& unreadable) {
+    for (const bool check : {true, false}) {
+      std::vector<std::string> start = {"-c", given.string(), "--target", kTarget, "--data-dir", data(), "--port", "0"};
+      if (check) start.emplace_back("--check-config");
+      Program program(folder_, start, {}, obey_modes);
+      EXPECT_EQ(program.wait(), 2) << program.err();
+      EXPECT_NE(program.err().find("cannot open " + unreadable.string()), std::string::npos) << program.err();
+    }
+  };
+  refused(loop, loop);
+  ::chmod(topics.c_str(), 0);
+  refused(config, topics);
+  ::chmod(config.c_str(), 0);
+  refused(config, config);
 }
 
 // Where there is a GPU to learn on, nothing is refused.

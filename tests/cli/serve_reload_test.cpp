@@ -154,5 +154,44 @@ TEST_F(ServeReloadTest, SighupTakesKeysCertificateAndExamplesOrNothing) {
   EXPECT_EQ(program.stop(), 0) << program.log();
 }
 
+// Bug: the keys were checked against the tiers that run, so the reload was refused for a tier that slo.tiers had, and a
+// leaked key could not be removed without a restart.
+TEST_F(ServeReloadTest, ANewTierNeedsARestartAndAKeyForItDoesNotStopTheReload) {
+  const auto config = folder_ / "c.toml", keys = folder_ / "keys";
+  const auto write = [&](const std::string& more_tiers, const std::string& lines) {
+    std::ofstream(config) << "[server]\napi_keys_file = \"" << keys.string()
+                          << "\"\n[slo]\ntiers = [\"soon: e2e=3600000\"" << more_tiers << "]\n";
+    std::ofstream(keys) << lines;
+    ::chmod(keys.c_str(), 0600);
+  };
+  const auto status = [&](std::uint16_t port, const std::string& key, const std::string& tier) {
+    std::string bytes = chat_bytes("What is 2 + 3?", 2, R"(,"service_tier":")" + tier + R"(")");
+    bytes.insert(bytes.find("Host:"), "Authorization: Bearer " + key + "\r\n");
+    return ask(port, bytes).status;
+  };
+  write("", "a-key-that-leaked-out slo_tiers=soon\na-key-that-is-kept slo_tiers=soon\n");
+  auto arguments = usual();
+  arguments.insert(arguments.end(), {"-c", config.string()});
+  Program program(folder_, arguments);
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  EXPECT_EQ(status(port, "a-key-that-leaked-out", "soon"), 200);
+  const auto reloaded = [&](const std::string& expected) {
+    program.signal(SIGHUP);
+    return testing::eventually([&] { return program.err().find(expected) != std::string::npos; });
+  };
+  write(", \"batch: e2e=7200000\"", "a-key-that-is-kept slo_tiers=soon,batch\n");
+  EXPECT_TRUE(reloaded("reloaded; changed: the API keys")) << program.err();
+  EXPECT_TRUE(testing::eventually([&] {
+    return program.err().find("restart to change: slo.tiers") != std::string::npos;
+  })) << program.err();
+  EXPECT_EQ(status(port, "a-key-that-leaked-out", "soon"), 401);
+  EXPECT_EQ(status(port, "a-key-that-is-kept", "soon"), 200);
+  EXPECT_EQ(status(port, "a-key-that-is-kept", "batch"), 400) << "it is no tier of what runs";
+  write(", \"batch: e2e=7200000\"", "a-key-that-is-kept slo_tiers=soon,bath\n");
+  EXPECT_TRUE(reloaded("may ask for the tier 'bath', which slo.tiers has not")) << program.err();
+  EXPECT_EQ(program.stop(), 0) << program.log();
+}
+
 }  // namespace
 }  // namespace slip

@@ -187,5 +187,51 @@ TEST_F(SimulateCommand, WhatDoesNotFitTogetherIsRefusedWithTheOption) {
   EXPECT_EQ(refused({"--rate", "1", "--duration", "1"}), "none") << "plain decoding is the arm then";
 }
 
+// Bug: a load was taken to last a second at least.
+TEST_F(SimulateCommand, AShortLoadsRateIsItsOwn) {
+  const auto trace = folder_.write("t.csv",
+                                   "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                                   "2023-11-16 18:15:46,374,44\n"
+                                   "2023-11-16 18:15:50,300,20\n");
+  const json result = json::parse(command_output({"simulate", "--profile", calculated(), "--trace", trace.string(),
+                                                  "--arms", "none", "--scale", "10,40", "--json"}));
+  EXPECT_NEAR(result["loads"][0]["rate_per_s"].get<double>(), 2 / 0.4, 1e-6);
+  EXPECT_NEAR(result["loads"][1]["rate_per_s"].get<double>(), 2 / 0.1, 1e-6);
+}
+
+// Bug: the drawing replaced the ledger, or the profile, with status 0.
+TEST_F(SimulateCommand, RefusesToDrawOverTheLedgerOrTheProfile) {
+  record_requests(3, /*between_us=*/1'000'000);
+  const std::string profile = calculated(), ledger = path("ledger.db");
+  const std::string trace =
+      folder_.write("t.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,374,44\n").string();
+  std::filesystem::create_symlink(profile, path("link.svg"));
+  folder_.write("LOCK", "");
+  const auto refused = [&](std::vector<std::string> load, const std::string& svg) {
+    load.insert(load.begin(), {"simulate", "--profile", profile, "--arms", "none", "--scale", "1,2", "--svg", svg});
+    EXPECT_THAT(refusal(load), HasSubstr("--svg " + svg + " "));
+  };
+  const auto bytes = std::filesystem::file_size(ledger);
+  for (const std::string& svg : {ledger, ledger + "-wal", path("LOCK"), profile, path("link.svg")}) {
+    refused({"--ledger", ledger}, svg);
+  }
+  for (const std::string& svg : {trace, profile}) refused({"--trace", trace}, svg);
+  EXPECT_EQ(std::filesystem::file_size(ledger), bytes);
+  EXPECT_THAT(read_file(profile, 1 << 20), HasSubstr("calculated for"));
+}
+
+// Bug: what a simulation of minutes had found was lost.
+TEST_F(SimulateCommand, AnUnwritableDrawingStillPrintsTheTable) {
+  std::vector<std::string> arguments = {
+      "simulate",   "--profile", calculated(), "--topics",           "all=0.6", "--rate", "2,20",
+      "--duration", "2",         "--svg",      path("none/load.svg")};
+  CLI::App app;
+  add_commands(app);
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+  ::testing::internal::CaptureStdout();
+  EXPECT_THROW(app.parse(arguments), Error);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("TTFT ms"));
+}
+
 }  // namespace
 }  // namespace slip::cli

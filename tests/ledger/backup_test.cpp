@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ledger/backup.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -13,6 +14,7 @@
 
 #include "common/error.h"
 #include "common/fail_point.h"
+#include "common/file.h"
 #include "ledger/database.h"
 #include "ledger/ledger.h"
 #include "ledger/report.h"
@@ -178,6 +180,52 @@ TEST_F(BackupTest, KilledAtAnyPointTheCopyIsWholeOrNotThere) {
     for (const char* suffix : {".part", ".part-journal", ".part-wal", ".part-shm"}) fs::remove(copy_.string() + suffix);
   }
   EXPECT_EQ(back_up_ledger(file_, copy_).requests, 50);
+}
+
+// Bug: after Ctrl-C or a kill, copy.db.part stood in the way of every later backup.
+TEST_F(BackupTest, WhatAKilledBackupLeftIsReplaced) {
+  {
+    Ledger ledger(options_for(file_));
+    for (int i = 0; i < 50; ++i) ledger.record(sample_request("sql", kSampleStartUs + i * kSecondUs, 6, 4));
+  }
+  const fs::path part = copy_.string() + ".part";
+  for (const char* point : {"backup.copy", "backup.fsync", "backup.rename"}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      arm_fail_point(std::string(point) + ":1:kill");
+      back_up_ledger(file_, copy_);
+      ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFSIGNALED(status)) << point;
+    ASSERT_TRUE(fs::exists(part)) << point;
+    std::ofstream(part.string() + "-journal") << "of the killed one";
+    EXPECT_EQ(back_up_ledger(file_, copy_).requests, 50) << point;
+    EXPECT_EQ(rows(copy_), 50) << point;
+    for (const char* suffix : {"", "-journal", "-wal", "-shm"}) EXPECT_FALSE(fs::exists(part.string() + suffix));
+    fs::remove(copy_);
+  }
+}
+
+TEST_F(BackupTest, ThePartOfAnotherBackupOrProgramStays) {
+  { Ledger ledger(options_for(file_)); }
+  const fs::path part = copy_.string() + ".part", elsewhere = folder_ / "elsewhere";
+  {
+    const FileHandle other(::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    ASSERT_EQ(::fcntl(other.get(), F_OFD_SETLK, &lock), 0);
+    EXPECT_EQ(refused(file_, copy_), ErrorCode::kConflict);
+    EXPECT_THAT(hint_, HasSubstr("another backup runs"));
+    EXPECT_TRUE(fs::exists(part));
+  }
+  fs::create_hard_link(part, elsewhere);
+  EXPECT_EQ(refused(file_, copy_), ErrorCode::kConflict) << "another name of it is not ours to empty";
+  fs::remove(part);
+  fs::create_symlink(elsewhere, part);
+  EXPECT_EQ(refused(file_, copy_), ErrorCode::kConflict);
+  EXPECT_TRUE(fs::is_symlink(fs::symlink_status(part)));
 }
 
 }  // namespace

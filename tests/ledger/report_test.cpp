@@ -75,6 +75,23 @@ TEST_F(ReportTest, AnEmptyLedgerSaysSoInEveryFormat) {
   EXPECT_TRUE(nlohmann::json::parse(report(ReportKind::kTopics, ReportFormat::kJson)).at("rows").empty());
 }
 
+// Bug: the table was empty, since the base draft is recorded at each start.
+TEST_F(ReportTest, AServiceThatHasOnlyItsBaseDraftSaysThatNobodyAsked) {
+  {
+    Ledger ledger(options_for(file_));
+    DraftVersionRow base{.draft = "base", .reason = "base", .weights_sha256 = "aa", .version = 1};
+    base.created_us = kSampleStartUs;
+    ledger.record(base);
+  }
+  for (const auto kind : {ReportKind::kTopics, ReportKind::kRequests, ReportKind::kDrift}) {
+    EXPECT_THAT(report(kind, ReportFormat::kTable), StartsWith("No requests in this period yet: send some"));
+  }
+  EXPECT_THAT(report(ReportKind::kDrafts, ReportFormat::kTable), HasSubstr("base"));
+  EXPECT_THAT(report(ReportKind::kLearning, ReportFormat::kTable), StartsWith("Nothing was learned"));
+  EXPECT_THAT(report(ReportKind::kSlo, ReportFormat::kTable),
+              StartsWith("No request in this period asked for a speed"));
+}
+
 TEST_F(ReportTest, TableShowsTheGainOverTheBaseDraftAndTheDefinitions) {
   tell_story();
   const std::string text = report(ReportKind::kTopics, ReportFormat::kTable);

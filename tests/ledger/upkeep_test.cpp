@@ -82,5 +82,35 @@ TEST_F(UpkeepTest, OverTheSizeTheOldestRequestsGo) {
   EXPECT_GT(database_.integer("SELECT COUNT(*) FROM requests"), 100);
 }
 
+// Bug: the engine's load had no end, nor had days of acceptance. Once these alone were over the size, every request
+// went.
+TEST_F(UpkeepTest, LoadRowsExpireAndNeverCrowdOutRequests) {
+  const std::int64_t now = 400 * kDayUs;
+  RowWriter writer(database_);
+  for (const int days : {31, 29}) writer.write(EngineLoadRow{.bucket_us = now - days * kDayUs});
+  keep_small(database_, {30 * kDayUs, kPlenty}, now);
+  EXPECT_EQ(database_.integer("SELECT COUNT(*) FROM engine_load"), 1);
+
+  const auto requests_within = [&](std::int64_t bytes) {
+    keep_small(database_, {30 * kDayUs, static_cast<std::uint64_t>(bytes)}, now);
+    const auto pages = database_.integer("PRAGMA page_count") - database_.integer("PRAGMA freelist_count");
+    EXPECT_LE(pages * 4096, bytes);
+    return database_.integer("SELECT COUNT(*) FROM requests");
+  };
+  record_every_ten_seconds(now - kDayUs / 2, 1000);
+  database_.execute("BEGIN");
+  for (int i = 0; i < 20'000; ++i) writer.write(EngineLoadRow{.bucket_us = now - i * 100 * kSecondUs});
+  database_.execute("COMMIT");
+  EXPECT_GT(requests_within(1'000'000), 300);
+  EXPECT_GT(database_.integer("SELECT COUNT(*) FROM engine_load"), 1000);
+
+  database_.execute(
+      "INSERT INTO acceptance WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 29999) "
+      "SELECT i / 100 * 86400000000, 86400000000, 'sql', 'sql', i % 100, 0, 'greedy', '0', 5, 3, 2 FROM n");
+  EXPECT_GT(requests_within(1'500'000), 300);
+  EXPECT_EQ(database_.integer("SELECT MAX(bucket_us) FROM acceptance WHERE bucket_width_us = 86400000000"),
+            299 * kDayUs);
+}
+
 }  // namespace
 }  // namespace slip

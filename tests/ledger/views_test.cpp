@@ -256,6 +256,39 @@ TEST_F(ViewsTest, AVersionsParentMayBeTheBaseDraft) {
   EXPECT_NEAR(real("SELECT realised_gain FROM drafts WHERE version = 4"), 0.05, 1e-9);
 }
 
+// Where drafts/ was removed, the store counts from 1 again. Bug: the new version 1 had the old one's time, weights and
+// gain, stood there once for each decision, and was "rolled back" when the old one had been.
+TEST_F(ViewsTest, ANumberThatWasUsedAgainIsTheNewVersion) {
+  std::vector<LedgerRow> rows;
+  const auto publish = [&](const char* weights, std::int64_t at_us, double live) {
+    rows.emplace_back(DraftVersionRow{"sql", "sql", "canary", weights, 1, 0, at_us, 0.5, live, 0.01, 40, 12, "base"});
+    CanaryRow decision{.at_us = at_us, .topic = "sql", .draft = "sql", .kind = "publish"};
+    decision.reason = std::string("weights ") + weights;
+    decision.candidate_version = 1;
+    rows.emplace_back(decision);
+    for (int i = 0; i < 4; ++i) {
+      RequestRow request = sample_request("sql", at_us + i * kSecondUs, 3, 1);
+      request.last_version = 1;
+      rows.emplace_back(request);
+      rows.emplace_back(sample_score(request, live, 0.5));
+    }
+  };
+  publish("aa", kSampleStartUs, 0.4);
+  CanaryRow back{.at_us = kSampleStartUs + 60 * kSecondUs, .topic = "sql", .draft = "sql", .kind = "rollback"};
+  back.live_version = 1;
+  rows.emplace_back(back);
+  publish("bb", kSampleStartUs + 3600 * kSecondUs, 0.7);
+  rows.emplace_back(rows.front());  // the older one does not come back
+  write(rows);
+  EXPECT_EQ(database_.integer("SELECT COUNT(*) FROM drafts"), 1);
+  EXPECT_EQ(database_.integer("SELECT COUNT(*) FROM drafts WHERE state = 'published' AND reason = 'weights bb'"), 1);
+  EXPECT_EQ(database_.integer("SELECT COUNT(*) FROM drafts WHERE weights_sha256 = 'bb' AND alpha_after > 0.6"), 1);
+  EXPECT_EQ(database_.integer("SELECT at_us FROM drafts"), kSampleStartUs + 3600 * kSecondUs);
+  EXPECT_EQ(database_.integer("SELECT requests FROM drafts"), 4);
+  EXPECT_NEAR(real("SELECT realised_gain FROM drafts"), 0.2, 1e-9);
+  EXPECT_NEAR(real("SELECT version_gain FROM topics"), 0.2, 1e-9);
+}
+
 TEST_F(ViewsTest, LearningAddsUpByTopic) {
   std::vector<LedgerRow> rows;
   for (int minute = 0; minute < 4; ++minute) {

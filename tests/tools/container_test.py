@@ -136,6 +136,23 @@ class ContainerTest(unittest.TestCase):
         self.assertIsNone(container.ended(seconds=1))
 
 
+class ImageTest(unittest.TestCase):
+    def test_the_images_libraries_lie_on_no_link(self):
+        # Bug: ldd names /lib/x86_64-linux-gnu, which made a folder /lib to copy onto the image's link /lib: BuildKit refuses that.
+        line = re.search(r"^RUN (ldd (?:.*\\\n)*.*)$", (ROOT / "Dockerfile").read_text(), re.M)[1]
+        with tempfile.TemporaryDirectory(prefix="slip-image-") as folder:
+            line = line.replace("/opt/libraries", folder).replace("/opt/slipstream/bin/slipstream", OPTIONS.slipstream)
+            done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=SECONDS)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            there = [path.relative_to(folder) for path in pathlib.Path(folder).rglob("*")]
+            copied = {path.name for path in there if (folder / path).is_file()}
+            links = [f"/{path}" for path in there if (folder / path).is_dir() and pathlib.Path("/", path).is_symlink()]
+        loaded = subprocess.run(["ldd", OPTIONS.slipstream], capture_output=True, text=True, timeout=SECONDS).stdout
+        self.assertEqual(copied, {pathlib.Path(path).name for path in re.findall(r"=> (/\S+)", loaded)})
+        self.assertIn("libsqlite3.so.0", copied)
+        self.assertEqual(links, [])
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--slipstream", default=str(ROOT / "build/slipstream"))

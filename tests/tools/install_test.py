@@ -63,6 +63,19 @@ class Install(unittest.TestCase):
             done = self.program(*arguments, "--check-config", cwd=cwd)
             self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_a_faulty_configuration_ends_the_restarts(self):
+        # Bug: such a unit was restarted every two seconds without end, since RestartPreventExitStatus is for the main process alone.
+        unit = (self.prefix / "lib/systemd/system/slipstream.service").read_text()
+        settings = dict(re.findall(r"^(\w+)=(.*)$", unit, re.M))
+        if "ExecStartPre" not in settings or "Restart" not in settings:
+            return
+        section = unit[unit.index("[Unit]"):unit.index("[Service]")]
+        self.assertIn("\nStartLimitIntervalSec=", section)
+        self.assertIn("\nStartLimitBurst=", section)
+        most_seconds_of_a_check = 10
+        self.assertGreater(int(settings["StartLimitIntervalSec"]),
+                           int(settings["StartLimitBurst"]) * (int(settings["RestartSec"]) + most_seconds_of_a_check))
+
     def test_the_documents_that_the_readme_links_to_are_beside_it(self):
         folder = self.prefix / "share/doc/slipstream"
         linked = re.findall(r"\]\((docs/[^)#]+)", (folder / "README.md").read_text())

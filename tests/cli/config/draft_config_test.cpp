@@ -72,5 +72,17 @@ TEST(DraftConfig, FaultsNameLineAndNearestKey) {
   EXPECT_NE(fault("[training]\ntemperature = \"warm\"\n").find("temperature"), std::string::npos);
 }
 
+// Bug: the hint was `slipstream serve --list-config`, which has no key of a draft.
+TEST(DraftConfig, AnUnknownKeysHintNamesTheRightFile) {
+  for (const char* toml : {"zzzzzzzz = 1\n", "[training]\nzzzzzzzz = 1\n"}) {
+    EXPECT_NE(fault(toml).find("configs/demo-draft.toml has every key"), std::string::npos) << fault(toml);
+    EXPECT_EQ(fault(toml).find("list-config"), std::string::npos) << fault(toml);
+  }
+  const std::string file = read_file(SLIPSTREAM_SOURCE_DIR "/configs/demo-draft.toml", 1 << 20);
+  for (const char* key : {"kv_heads", "beta", "loss_temperature", "matrix_learning_rate", "weight_decay"}) {
+    EXPECT_NE(file.find(std::string("\n") + key + " = "), std::string::npos) << key;
+  }
+}
+
 }  // namespace
 }  // namespace slip::cli
