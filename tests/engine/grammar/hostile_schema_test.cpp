@@ -30,6 +30,12 @@ std::string pattern(const std::string& text) {
   return R"({"type": "string", "pattern": ")" + text + "\"}";
 }
 
+std::string repeated(const std::string& text, int n) {
+  std::string all;
+  for (int i = 0; i < n; ++i) all += text;
+  return all;
+}
+
 // A class of `n` characters, no two adjacent.
 std::string scattered(int n) {
   std::string text = "[";
@@ -82,6 +88,9 @@ TEST(HostileSchema, WhatIsTooLargeIsRefused) {
       pattern("^((){10000}){10000}$"),
       pattern("^(a?){2000}a{2000}$"),
       pattern("[^a]{300}[^b]{300}"),
+      // One node a copy, but a long class that was parsed again for each.
+      pattern("^[" + std::string(60000, 'a') + "]{10000}$"),
+      pattern("^[" + repeated(R"(\\W)", 20000) + "]{10000}$"),
       pattern(scattered(9000) + "{12}"),
       // Few nodes, one of which has thousands of edges that belong to all state sets.
       pattern("^((a|b)*a(a|b){11}|(" + scattered(9000) + "|a|b)*Z)$"),
@@ -125,6 +134,7 @@ TEST(HostileSchema, WhatIsOnlyOddIsFollowed) {
           "]}",
       pattern("^(.*a){12}$"),
       pattern("(x+x+)+y"),
+      pattern("^[A-Za-z0-9._%+-]{1,64}$"),
       R"({"type": "integer", "multipleOf": 1999})",
       R"({"type": "array", "prefixItems": [)" +
           list_of(12,
