@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <vector>
 
 #include "common/error.h"
 #include "text/byte_alphabet.h"
@@ -20,6 +21,7 @@ namespace {
 
 constexpr std::size_t kMaxTextBytes = 256U << 20;
 constexpr std::size_t kIcuStretchBytes = 1U << 30;  // ICU takes 32-bit lengths
+constexpr std::size_t kMostMarksForIcu = 64;        // in a row; real text has fewer than 10
 
 void check_size(std::size_t bytes) {
   if (bytes > kMaxTextBytes) throw Error(ErrorCode::kTooLarge, "the normalized text is over 256 MiB");
@@ -65,6 +67,61 @@ std::string mapped(std::string_view text, Map map) {
   return out;
 }
 
+// The form that decomposes as `form` does and composes nothing.
+Normalizer::Form decomposing(Normalizer::Form form) {
+  const bool compatible = form == Normalizer::Form::kNfkc || form == Normalizer::Form::kNfkd;
+  return compatible ? Normalizer::Form::kNfkd : Normalizer::Form::kNfd;
+}
+
+// Appends `marks`, valid UTF-8, decomposed and sorted by combining class (Unicode 15, D108 and D109).
+void append_in_canonical_order(std::string_view marks, const icu::Normalizer2& decomposer, std::string& out) {
+  struct Mark {
+    std::int32_t code_point;
+    std::uint8_t combining_class;
+  };
+  std::vector<Mark> sorted;
+  while (!marks.empty()) {
+    const CodePoint c = first_code_point(marks);
+    icu::UnicodeString spelled;
+    if (!decomposer.getDecomposition(c.value, spelled)) spelled.append(c.value);
+    for (std::int32_t i = 0; i < spelled.length(); i = spelled.moveIndex32(i, 1)) {
+      const std::int32_t one = spelled.char32At(i);
+      sorted.push_back({one, u_getCombiningClass(one)});
+    }
+    marks.remove_prefix(c.bytes);
+  }
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Mark& a, const Mark& b) { return a.combining_class < b.combining_class; });
+  for (const Mark& mark : sorted) append_utf8(mark.code_point, out);
+}
+
+// `text`, valid UTF-8, with its long runs of combining marks in canonical order, so that it has the same normal forms.
+// ICU moves each mark to its place one step at a time: the time grows with the square of a run that is not in order.
+std::string with_long_runs_in_order(std::string_view text, Normalizer::Form form) {
+  const icu::Normalizer2& decomposer = icu_form(decomposing(form));
+  std::string out;
+  std::size_t kept = 0;  // bytes of `text` that `out` stands for
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t begin = at;
+    std::size_t n_marks = 0;
+    CodePoint c = first_code_point(text.substr(at));
+    // No boundary before a character: its decomposition begins with a combining mark. U+0F73 is such a character,
+    // although its own combining class is 0.
+    while (c.value != CodePoint::kInvalid && decomposer.hasBoundaryBefore(c.value) == 0) {
+      ++n_marks;
+      at += c.bytes;
+      c = at < text.size() ? first_code_point(text.substr(at)) : CodePoint{};
+    }
+    if (n_marks > kMostMarksForIcu) {
+      out += text.substr(kept, begin - kept);
+      append_in_canonical_order(text.substr(begin, at - begin), decomposer, out);
+      kept = at;
+    }
+    at += c.bytes;  // the character that is no mark
+  }
+  return out += text.substr(kept);
+}
+
 std::string apply_step(std::string_view text, Normalizer::Form form) {
   const icu::Normalizer2& normalizer = icu_form(form);
   check_size(text.size());
@@ -72,10 +129,11 @@ std::string apply_step(std::string_view text, Normalizer::Form form) {
   std::string out;
   while (!text.empty()) {
     const std::size_t valid = valid_utf8_prefix(text);
+    const std::string ordered = with_long_runs_in_order(text.substr(0, valid), form);
     std::string part;
     icu::StringByteSink<std::string> sink(&part);
     UErrorCode status = U_ZERO_ERROR;
-    normalizer.normalizeUTF8(0, icu::StringPiece(text.data(), static_cast<std::int32_t>(valid)), sink, nullptr, status);
+    normalizer.normalizeUTF8(0, icu::StringPiece(ordered), sink, nullptr, status);
     if (U_FAILURE(status)) throw Error(ErrorCode::kInternal, std::string("ICU: ") + u_errorName(status));
     out += part;
     text.remove_prefix(valid);

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/regex_syntax.h"
 
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <unicode/uchar.h>
+
+#include <array>
+#include <charconv>
+
 #include "common/error.h"
 
 namespace slip {
@@ -19,6 +26,23 @@ constexpr std::string_view kWords = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 
 std::string in_brackets(std::string_view members, bool negated = false) {
   return (negated ? "[^" : "[") + std::string(members) + "]";
+}
+
+// PCRE2 10.40 is the first that reads a bare script as Script_Extensions, and the first that knows "sc:".
+bool knows_script_extensions() {
+  static const bool known = [] {
+    std::array<char, 64> version{};  // "10.42 2022-12-11"
+    pcre2_config(PCRE2_CONFIG_VERSION, version.data());
+    int major = 0, minor = 0;
+    const auto parsed = std::from_chars(version.begin(), version.end(), major);
+    if (parsed.ptr != version.end()) std::from_chars(parsed.ptr + 1, version.end(), minor);
+    return major > 10 || (major == 10 && minor >= 40);
+  }();
+  return known;
+}
+
+bool is_script(std::string_view name) {  // names of up to two letters are categories
+  return name.size() > 2 && u_getPropertyValueEnum(UCHAR_SCRIPT, std::string(name).c_str()) != UCHAR_INVALID_CODE;
 }
 
 class Rewriter {
@@ -80,9 +104,25 @@ class Rewriter {
         if (left_.size() < 6) refuse("a short \\u");
         out_ += "\\x{" + std::string(left_.substr(2, 4)) + "}";
         return left_.remove_prefix(6);
+      case 'p':
+      case 'P':
+        return property();
       default:
-        return keep(left_.substr(2).starts_with("{") ? brace_end(2) : 2);  // \p{L}, \x{20}
+        return keep(left_.substr(2).starts_with("{") ? brace_end(2) : 2);  // \x{20}
     }
+  }
+
+  // \p{Han}: Oniguruma takes the characters of the script, PCRE2 also those that it shares with other scripts.
+  void property() {
+    if (!left_.substr(2).starts_with("{")) return keep(2);  // \pL
+    const std::size_t end = brace_end(2);
+    const std::size_t name = left_.substr(3).starts_with("^") ? 4 : 3;
+    if (name + 1 < end && is_script(left_.substr(name, end - name - 1)) && knows_script_extensions()) {
+      keep(name);
+      out_ += "sc:";
+      return keep(end - name);
+    }
+    keep(end);
   }
 
   void class_member() {

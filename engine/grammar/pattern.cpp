@@ -126,6 +126,7 @@ class PatternReader {
     bool used = false;  // whether `once`, parsed before the quantifier, was used
     const auto make = [&] {
       if (!std::exchange(used, true)) return once;
+      budget_.take_steps(end - begin);  // a long class may need few nodes
       place_ = begin;
       return atom();
     };
@@ -206,6 +207,7 @@ class PatternReader {
       }
       points.push_back({first[0].first, last[0].first});
     }
+    budget_.take_steps(points.size());  // they are sorted; \S alone has eleven ranges
     return negated ? complement(points) : points;
   }
 

@@ -69,6 +69,7 @@ class SchemaCompiler {
     std::string name;
     std::optional<SchemaPlace> schema;  // none: any value
     bool required = false;
+    bool shares_rule = false;  // calls the one rule of `schema` instead of compiling it again
   };
 
   // Each of these returns the node at which a value of the schema begins; `next` follows it.
@@ -140,7 +141,8 @@ class SchemaCompiler {
     return builder_.fork(std::move(ways));
   }
 
-  void check_apart(const SchemaPlace& list) const {
+  void check_apart(const SchemaPlace& list) {
+    if (apart_.contains(&list.json())) return;
     if (list.json().size() > kMostAlternatives) {
       list.refuse_unsupported("of more than " + std::to_string(kMostAlternatives) +
                               " schemas is not supported: use anyOf");
@@ -153,6 +155,7 @@ class SchemaCompiler {
                                       ": use anyOf, or a required property whose constants differ");
       }
     }
+    apart_.insert(&list.json());
   }
 
   std::int32_t typed(const SchemaPlace& place, std::int32_t next) {
@@ -221,6 +224,8 @@ class SchemaCompiler {
   std::vector<Property> properties_of(const SchemaPlace& place, bool open) const {
     std::vector<Property> properties;
     std::map<std::string, std::size_t> index;
+    const auto further = further_schema(place);
+    bool is_compiled = false;  // `further`, by an earlier name
     if (place.has("properties")) {
       const SchemaPlace list = place.at("properties");
       if (!list.json().is_object()) list.refuse("must be an object of schemas");
@@ -239,7 +244,8 @@ class SchemaCompiler {
       if (is_new && !open && place.has("additionalProperties")) {
         name.refuse("is required, but neither in properties nor allowed by additionalProperties");
       }
-      if (is_new) properties.push_back({found->first, further_schema(place)});
+      // Many names may need the schema. The first needs no rule, since a rule is a level of nesting.
+      if (is_new) properties.push_back({found->first, further, true, std::exchange(is_compiled, further.has_value())});
       properties[found->second].required = true;
     }
     return properties;
@@ -253,7 +259,9 @@ class SchemaCompiler {
   std::int32_t property(const Property& property, std::int32_t next) {
     budget_.where = document_.root().path();
     const Lexeme name = std::make_shared<const ByteAutomaton>(literals({SchemaJson(property.name).dump()}, budget_));
-    const std::int32_t after_colon = property.schema ? value(*property.schema, next) : any(next);
+    const std::int32_t after_colon = !property.schema       ? any(next)
+                                     : property.shares_rule ? builder_.call(rule_of(*property.schema), next)
+                                                            : value(*property.schema, next);
     return builder_.lexeme(name, builder_.lexeme(json_.colon, after_colon));
   }
 
@@ -349,6 +357,7 @@ class SchemaCompiler {
   AutomatonBudget budget_;
   std::map<std::string, Lexeme> scalars_;
   std::map<const SchemaJson*, std::int32_t> rules_;
+  std::set<const SchemaJson*> apart_;  // lists of a oneOf whose alternatives do not overlap
   std::vector<std::pair<SchemaPlace, std::int32_t>> waiting_;
 };
 

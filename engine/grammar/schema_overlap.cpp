@@ -81,6 +81,12 @@ bool SchemaOverlap::take_steps(std::size_t n) {
   return n_steps_ <= kMostSteps;
 }
 
+const SchemaPlace& SchemaOverlap::target_of(const SchemaPlace& reference) {
+  const auto known = targets_.find(&reference.json());
+  if (known != targets_.end()) return known->second;
+  return targets_.emplace(&reference.json(), document_.resolve_all(reference)).first->second;
+}
+
 const SchemaOverlap::Values* SchemaOverlap::values_of(const SchemaPlace& place) {
   const auto [found, is_new] = values_.try_emplace(&place.json());
   if (is_new) {
@@ -113,7 +119,7 @@ bool SchemaOverlap::share_a_value(const Values& a, const Values& b) {
 
 JsonKinds SchemaOverlap::kinds_of(const SchemaPlace& reference, int depth) {
   if (depth > kDeepest || !take_steps(1)) return kAllKinds;
-  const SchemaPlace place = document_.resolve_all(reference);
+  const SchemaPlace& place = target_of(reference);
   // A schema that refers to itself counts as any type.
   const auto [found, is_new] = kinds_.try_emplace(&place.json(), kAllKinds);
   if (is_new) found->second = find_kinds(place, depth);
@@ -148,8 +154,8 @@ bool SchemaOverlap::are_told_apart(const SchemaPlace& a, const SchemaPlace& b) {
       if (is_closed(b)) return true;
       continue;
     }
-    const Values* of_a = values_of(document_.resolve_all(properties.at(name)));
-    const Values* of_b = values_of(document_.resolve_all(b.at("properties").at(name)));
+    const Values* of_a = values_of(target_of(properties.at(name)));
+    const Values* of_b = values_of(target_of(b.at("properties").at(name)));
     if (of_a != nullptr && of_b != nullptr && !share_a_value(*of_a, *of_b)) return true;
   }
   return false;
@@ -158,7 +164,7 @@ bool SchemaOverlap::are_told_apart(const SchemaPlace& a, const SchemaPlace& b) {
 bool SchemaOverlap::might(const SchemaPlace& a, const SchemaPlace& b) {
   const JsonKinds both = kinds_of(a, 0) & kinds_of(b, 0);
   if (both == 0) return false;
-  const SchemaPlace first = document_.resolve_all(a), second = document_.resolve_all(b);
+  const SchemaPlace &first = target_of(a), &second = target_of(b);
   const Values *of_a = values_of(first), *of_b = values_of(second);
   if (of_a != nullptr && of_b != nullptr) return share_a_value(*of_a, *of_b);
   const bool objects_only = both == static_cast<JsonKinds>(JsonKind::kObject);

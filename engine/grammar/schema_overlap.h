@@ -29,6 +29,7 @@ class SchemaOverlap {
     std::vector<std::string> texts;  // sorted; equal values have equal texts, whatever the order of their keys
   };
 
+  const SchemaPlace& target_of(const SchemaPlace& reference);  // after all its references
   JsonKinds kinds_of(const SchemaPlace& reference, int depth);
   JsonKinds find_kinds(const SchemaPlace& place, int depth);
   const Values* values_of(const SchemaPlace& place);  // null: it has neither enum nor const
@@ -37,6 +38,7 @@ class SchemaOverlap {
   bool take_steps(std::size_t n);  // false: the limit of comparisons is reached
 
   const SchemaDocument& document_;
+  std::map<const SchemaJson*, SchemaPlace> targets_;
   std::map<const SchemaJson*, JsonKinds> kinds_;
   std::map<const SchemaJson*, std::optional<Values>> values_;
   std::size_t n_steps_ = 0;

@@ -58,7 +58,14 @@ JsonKinds kind_of(const SchemaJson& value) {
 }
 
 SchemaPlace SchemaDocument::resolve(const SchemaPlace& place) const {
-  const SchemaPlace reference = place.at("$ref");
+  if (const auto known = resolved_.find(&place.json()); known != resolved_.end()) return known->second;
+  SchemaPlace found = find(place.at("$ref"));
+  resolved_.emplace(&place.json(), found);
+  return found;
+}
+
+SchemaPlace SchemaDocument::find(const SchemaPlace& reference) const {
+  ++n_references_read_;
   if (!reference.json().is_string()) reference.refuse("must be a string");
   const auto& text = reference.json().get_ref<const std::string&>();
   if (text == "#") return root_;

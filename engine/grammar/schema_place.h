@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -39,7 +41,7 @@ using JsonKinds = std::uint8_t;
 inline constexpr JsonKinds kAllKinds = 63;
 JsonKinds kind_of(const SchemaJson& value);
 
-// The document of a schema, which resolves its references.
+// The document of a schema, which resolves its references. Threads: one owner.
 class SchemaDocument {
  public:
   explicit SchemaDocument(SchemaPlace root) : root_(std::move(root)) {}
@@ -48,9 +50,15 @@ class SchemaDocument {
   SchemaPlace resolve(const SchemaPlace& place) const;
   // Follows a chain of references that have no other keywords; `place` itself if it is none.
   SchemaPlace resolve_all(SchemaPlace place) const;
+  // The references that were read; each is read once. For tests.
+  std::size_t n_references_read() const { return n_references_read_; }
 
  private:
+  SchemaPlace find(const SchemaPlace& reference) const;
+
   SchemaPlace root_;
+  mutable std::map<const SchemaJson*, SchemaPlace> resolved_;  // by the place of the "$ref"
+  mutable std::size_t n_references_read_ = 0;
 };
 
 // "nullable" of OpenAPI 3.0; false when absent.

@@ -31,6 +31,14 @@ TEST(TextPatternTest, ClassesAreUnicodes) {
   EXPECT_EQ(split(R"((?i:'s))", "X'S'\u017F"), (Pieces{"X", "'S", "'\u017F"}));  // long s folds to s
 }
 
+// The full stop and the long vowel mark belong to these scripts by their extensions only.
+TEST(TextPatternTest, AScriptIsNotItsExtensions) {
+  EXPECT_EQ(split(R"(\p{Han}+)", "漢字。"), (Pieces{"漢字", "。"}));
+  EXPECT_EQ(split(R"([\p{Hiragana}]+)", "らーめん"), (Pieces{"ら", "ー", "めん"}));
+  EXPECT_EQ(split(R"(\P{Han}+)", "漢字。a"), (Pieces{"漢字", "。a"}));
+  EXPECT_EQ(split(R"(\p{^Han}+)", "漢字。a"), (Pieces{"漢字", "。a"}));
+}
+
 // PCRE2's own \s also takes U+180E, which no current Unicode version counts as white space.
 TEST(TextPatternTest, WhiteSpaceIsUnicodesProperty) {
   EXPECT_EQ(split(R"(\s+)", "a\u00A0\u3000\u0085 b"), (Pieces{"a", "\u00A0\u3000\u0085 ", "b"}));

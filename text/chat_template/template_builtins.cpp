@@ -197,12 +197,11 @@ TemplateValue slice_of(const TemplateValue& value, const TemplateValue& begin, c
         slice.n == 0 ? TemplateText() : text->slice(character_range(text->bytes(), first, first + slice.n)), work);
   }
   work.spend(slice.n);
-  const auto all = items_of(value, work);
+  const TemplateItems all = items_of(value, work);
   TemplateValue::Items out;
   TemplateText joined;
   for (std::size_t i = 0; i < slice.n; ++i) {
-    const TemplateValue& item =
-        all->items[static_cast<std::size_t>(slice.begin + static_cast<std::int64_t>(i) * stride)];
+    const TemplateValue& item = all[static_cast<std::size_t>(slice.begin + static_cast<std::int64_t>(i) * stride)];
     if (value.as_list() != nullptr) out.push_back(item);
     if (value.as_text() != nullptr) joined.append(*item.as_text());
   }

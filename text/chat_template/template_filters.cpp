@@ -60,7 +60,7 @@ TemplateValue join(const TemplateValue& value, const Call& call, TemplateWork& w
   const TemplateText separator = given[0].shown(work);
   TemplateText out;
   bool first = true;
-  for (const TemplateValue& item : items_of(value, work)->items) {
+  for (const TemplateValue& item : items_of(value, work)) {
     const bool whole = given[1].is_undefined() || given[1].is_none();
     const TemplateText next = (whole ? item : attribute_path(item, given[1], work)).shown(work);
     work.spend_bytes(separator.size() + next.size());
@@ -72,30 +72,32 @@ TemplateValue join(const TemplateValue& value, const Call& call, TemplateWork& w
 
 TemplateValue first(const TemplateValue& value, const Call& call, TemplateWork& work) {
   call.bound({}, work);
-  const auto all = items_of(value, work);
-  return all->items.empty() ? TemplateValue::undefined("the first of nothing") : all->items.front();
+  const TemplateItems all = items_of(value, work);
+  return all.empty() ? TemplateValue::undefined("the first of nothing") : all[0];
 }
 
 TemplateValue last(const TemplateValue& value, const Call& call, TemplateWork& work) {
   call.bound({}, work);
-  const auto all = items_of(value, work);
-  return all->items.empty() ? TemplateValue::undefined("the last of nothing") : all->items.back();
+  const TemplateItems all = items_of(value, work);
+  return all.empty() ? TemplateValue::undefined("the last of nothing") : all[all.size() - 1];
 }
 
 TemplateValue list(const TemplateValue& value, const Call& call, TemplateWork& work) {
   call.bound({}, work);
-  const auto all = items_of(value, work);
-  work.spend(all->items.size());
-  return TemplateValue::list(all->items, work);
+  const TemplateItems all = items_of(value, work);
+  work.spend(all.size());
+  return TemplateValue::list(Items(all.begin(), all.end()), work);
 }
 
 TemplateValue reverse(const TemplateValue& value, const Call& call, TemplateWork& work) {
   call.bound({}, work);
-  const auto all = items_of(value, work);
-  work.spend(all->items.size());
-  if (value.as_text() == nullptr) return TemplateValue::list(Items(all->items.rbegin(), all->items.rend()), work);
+  const TemplateItems all = items_of(value, work);
+  work.spend(all.size());
+  Items backwards(all.begin(), all.end());
+  std::reverse(backwards.begin(), backwards.end());
+  if (value.as_text() == nullptr) return TemplateValue::list(std::move(backwards), work);
   TemplateText out;
-  for (auto item = all->items.rbegin(); item != all->items.rend(); ++item) out.append(*item->as_text());
+  for (const TemplateValue& item : backwards) out.append(*item.as_text());
   return text_value(std::move(out), work);
 }
 
@@ -154,7 +156,7 @@ TemplateValue select(const TemplateValue& value, const Call& call, TemplateWork&
   const Call test = rest_of(call, kAttribute ? 1 : 0, work);
   if (!test.callee.empty() && !is_template_test(test.callee)) work.fail("there is no test \"" + test.callee + "\"");
   Items out;
-  for (const TemplateValue& item : items_of(value, work)->items) {
+  for (const TemplateValue& item : items_of(value, work)) {
     work.spend(1);
     const TemplateValue seen = kAttribute ? attribute_path(item, call.values[0], work) : item;
     const bool holds = test.callee.empty() ? seen.truth() : apply_test(seen, test, work);
@@ -170,7 +172,7 @@ TemplateValue map(const TemplateValue& value, const Call& call, TemplateWork& wo
   const Call filter = by_attribute ? Call() : rest_of(call, 0, work);
   if (!by_attribute && !is_template_filter(filter.callee)) work.fail("there is no filter \"" + filter.callee + "\"");
   Items out;
-  for (const TemplateValue& item : items_of(value, work)->items) {
+  for (const TemplateValue& item : items_of(value, work)) {
     work.spend(1);
     TemplateValue next = by_attribute ? attribute_path(item, given[0], work) : apply_filter(item, filter, work);
     if (by_attribute && next.is_undefined()) next = given[1];

@@ -67,21 +67,21 @@ TemplateInterpreter::Flow TemplateInterpreter::run_node(const TemplateNode& node
 }
 
 void TemplateInterpreter::run_loop(const TemplateNode& node) {
-  auto items = items_of(value_of(node.expression[0]), work_);
+  TemplateItems items = items_of(value_of(node.expression[0]), work_);
   if (!node.condition.empty()) {
     TemplateValue::Items kept;
-    for (const TemplateValue& item : items->items) {
+    for (const TemplateValue& item : items) {
       frames_.emplace_back();
       define_all(node.names, item);
       if (holds(node.condition[0])) kept.push_back(item);
       frames_.pop_back();
     }
-    items = TemplateValue::list(std::move(kept), work_).shared_list();
+    items = TemplateItems(TemplateValue::list(std::move(kept), work_).shared_list());
   }
-  for (std::size_t i = 0; i < items->items.size(); ++i) {
-    if (run_round(node, items->items[i], TemplateValue::loop({items, i})) == Flow::kBreak) break;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (run_round(node, items[i], TemplateValue::loop({items.list(), i})) == Flow::kBreak) break;
   }
-  if (items->items.empty()) run_block(node.otherwise);
+  if (items.empty()) run_block(node.otherwise);
 }
 
 TemplateInterpreter::Flow TemplateInterpreter::run_round(const TemplateNode& node, const TemplateValue& item,
@@ -185,11 +185,11 @@ void TemplateInterpreter::define(const std::string& name, TemplateValue value) {
 
 void TemplateInterpreter::define_all(const std::vector<std::string>& names, const TemplateValue& value) {
   if (names.size() == 1) return define(names[0], value);
-  const auto parts = items_of(value, work_);
-  if (parts->items.size() != names.size()) {
-    work_.fail(std::to_string(names.size()) + " names for " + std::to_string(parts->items.size()) + " values");
+  const TemplateItems parts = items_of(value, work_);
+  if (parts.size() != names.size()) {
+    work_.fail(std::to_string(names.size()) + " names for " + std::to_string(parts.size()) + " values");
   }
-  for (std::size_t i = 0; i < names.size(); ++i) define(names[i], parts->items[i]);
+  for (std::size_t i = 0; i < names.size(); ++i) define(names[i], parts[i]);
 }
 
 }  // namespace slip

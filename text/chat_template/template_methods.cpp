@@ -110,7 +110,7 @@ TemplateValue join(const TemplateText& text, const Call& call, TemplateWork& wor
   const TemplateValue given = call.bound({"items"}, work)[0];
   TemplateText out;
   bool first = true;
-  for (const TemplateValue& item : items_of(given, work)->items) {
+  for (const TemplateValue& item : items_of(given, work)) {
     const TemplateText& next = required_text(item, call.callee, work);
     work.spend_bytes(text.size() + next.size());
     if (!std::exchange(first, false)) out.append(text);

@@ -171,8 +171,8 @@ bool contains(const TemplateValue& whole, const TemplateValue& part, TemplateWor
   work.fail("the search for something in " + whole.kind());
 }
 
-std::shared_ptr<const TemplateValue::List> items_of(const TemplateValue& value, TemplateWork& work) {
-  if (value.as_list() != nullptr) return value.shared_list();
+TemplateItems items_of(const TemplateValue& value, TemplateWork& work) {
+  if (value.as_list() != nullptr) return TemplateItems(value.shared_list());
   TemplateValue::Items items;
   if (const TemplateValue::Map* map = value.as_map()) {
     work.spend(map->entries.size());
@@ -187,7 +187,7 @@ std::shared_ptr<const TemplateValue::List> items_of(const TemplateValue& value, 
   } else if (!value.is_undefined()) {
     work.fail("a loop over " + value.kind());
   }
-  return std::make_shared<const TemplateValue::List>(TemplateValue::List{std::move(items), 1});
+  return TemplateItems(std::make_shared<const TemplateValue::List>(TemplateValue::List{std::move(items), 1}));
 }
 
 std::size_t length_of(const TemplateValue& value, TemplateWork& work) {

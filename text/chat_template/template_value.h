@@ -94,8 +94,25 @@ class TemplateValue {
 bool equal(const TemplateValue& a, const TemplateValue& b, TemplateWork& work);
 bool less(const TemplateValue& a, const TemplateValue& b, TemplateWork& work);
 bool contains(const TemplateValue& whole, const TemplateValue& part, TemplateWork& work);  // part in whole
-// The items of a loop: a list's items, a map's keys, a text's characters; none for an undefined value.
-std::shared_ptr<const TemplateValue::List> items_of(const TemplateValue& value, TemplateWork& work);
+
+// The items of a loop, immutable. Owns their list: the list of a text or map is made for the loop, and nothing else
+// keeps it alive.
+class TemplateItems {
+ public:
+  explicit TemplateItems(std::shared_ptr<const TemplateValue::List> list) : list_(std::move(list)) {}
+  auto begin() const { return list_->items.begin(); }
+  auto end() const { return list_->items.end(); }
+  std::size_t size() const { return list_->items.size(); }
+  bool empty() const { return list_->items.empty(); }
+  const TemplateValue& operator[](std::size_t index) const { return list_->items[index]; }
+  const std::shared_ptr<const TemplateValue::List>& list() const& { return list_; }
+  void list() && = delete;  // the result would outlive its list
+
+ private:
+  std::shared_ptr<const TemplateValue::List> list_;
+};
+// A list's items, a map's keys, a text's characters; none for an undefined value.
+TemplateItems items_of(const TemplateValue& value, TemplateWork& work);
 std::size_t length_of(const TemplateValue& value, TemplateWork& work);
 
 }  // namespace slip

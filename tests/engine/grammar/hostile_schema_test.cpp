@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "common/error.h"
+#include "engine/grammar/schema_overlap.h"
 #include "engine/grammar/token_masks.h"
 #include "tests/engine/grammar/grammar_walks.h"
 
@@ -28,6 +29,12 @@ std::string list_of(int n, const std::function<std::string(int)>& one) {
 
 std::string pattern(const std::string& text) {
   return R"({"type": "string", "pattern": ")" + text + "\"}";
+}
+
+std::string repeated(const std::string& text, int n) {
+  std::string all;
+  for (int i = 0; i < n; ++i) all += text;
+  return all;
 }
 
 // A class of `n` characters, no two adjacent.
@@ -82,6 +89,9 @@ TEST(HostileSchema, WhatIsTooLargeIsRefused) {
       pattern("^((){10000}){10000}$"),
       pattern("^(a?){2000}a{2000}$"),
       pattern("[^a]{300}[^b]{300}"),
+      // One node a copy, but a long class that was parsed again for each.
+      pattern("^[" + std::string(60000, 'a') + "]{10000}$"),
+      pattern("^[" + repeated(R"(\\W)", 20000) + "]{10000}$"),
       pattern(scattered(9000) + "{12}"),
       // Few nodes, one of which has thousands of edges that belong to all state sets.
       pattern("^((a|b)*a(a|b){11}|(" + scattered(9000) + "|a|b)*Z)$"),
@@ -125,6 +135,7 @@ TEST(HostileSchema, WhatIsOnlyOddIsFollowed) {
           "]}",
       pattern("^(.*a){12}$"),
       pattern("(x+x+)+y"),
+      pattern("^[A-Za-z0-9._%+-]{1,64}$"),
       R"({"type": "integer", "multipleOf": 1999})",
       R"({"type": "array", "prefixItems": [)" +
           list_of(12,
@@ -161,6 +172,48 @@ TEST(HostileSchema, OneOfIsComparedWithinBounds) {
               }) +
       "]}";
   EXPECT_NE(refusal_of(schema).find("use anyOf"), std::string::npos);
+}
+
+// Every pair of alternatives followed both chains of references again, and every reference walks its path.
+TEST(HostileSchema, ReferencesOfAOneOfAreFollowedOnce) {
+  constexpr std::size_t kAlternatives = 64, kChain = 60;
+  const auto definition = [](int i) {
+    const std::string name = "\"d" + std::to_string(i) + "\":";
+    const bool is_last = i + 1 == static_cast<int>(kChain);
+    return name + (is_last ? R"({"type":"null"})" : R"({"$ref":"#/$defs/d)" + std::to_string(i + 1) + "\"}");
+  };
+  const SchemaJson schema =
+      SchemaJson::parse(R"({"$defs":{)" + list_of(kChain, definition) + R"(},"oneOf":[)" +
+                        list_of(kAlternatives, [](int) { return R"({"$ref":"#/$defs/d0"})"; }) + "]}");
+  const SchemaDocument document(SchemaPlace(schema, "schema"));
+  const SchemaPlace list = document.root().at("oneOf");
+  SchemaOverlap overlap(document);
+  for (std::size_t j = 1; j < kAlternatives; ++j) {
+    for (std::size_t i = 0; i < j; ++i) EXPECT_TRUE(overlap.might(list.at(i), list.at(j)));
+  }
+  EXPECT_EQ(document.n_references_read(), kAlternatives + kChain - 1);
+}
+
+// A name in "required" alone has the schema of additionalProperties, which was compiled again for each such name: nodes
+// for 400 copies of 120 items are too many.
+TEST(HostileSchema, AdditionalPropertiesAreCompiledOnce) {
+  const std::string items = list_of(120, [](int i) { return R"({"const":)" + std::to_string(i) + "}"; });
+  const auto name = [](int i) { return "\"n" + std::to_string(i) + "\""; };
+  const std::string schema = R"({"type":"object","additionalProperties":{"type":"array","prefixItems":[)" + items +
+                             R"(],"minItems":120,"maxItems":120},"required":[)" + list_of(400, name) + "]}";
+  EXPECT_EQ(refusal_of(schema), "");
+}
+
+TEST(HostileSchema, NamesThatShareARuleKeepTheirSchema) {
+  const auto grammar = grammar_of(R"({"properties": {"a": {"const": 1}}, "required": ["x", "a", "y", "z"],
+      "additionalProperties": {"type": "array", "items": {"enum": [2, 3]}, "minItems": 2, "maxItems": 3}})");
+  EXPECT_TRUE(accepts(*grammar, R"({"a":1,"x":[2,3],"y":[3,3,2],"z":[2,2]})"));
+  EXPECT_TRUE(accepts(*grammar, R"({"a":1,"x":[2,3],"y":[3,3,2],"z":[2,2],"more":[3,3]})"));
+  for (const char* wrong : {R"({"a":1,"x":[2,3],"y":[3,3,2],"z":[2]})", R"({"a":1,"x":[2,3],"y":[3],"z":[2,2]})",
+                            R"({"a":1,"x":[2,3],"y":[3,3]})", R"({"a":1,"x":[2,3],"y":[2,2],"z":[2,2,2,2]})",
+                            R"({"a":1,"x":[2,3],"y":1,"z":[2,2]})"}) {
+    EXPECT_FALSE(accepts(*grammar, wrong)) << wrong;
+  }
 }
 
 // Alternatives that list one object with its keys in another order are one alternative.

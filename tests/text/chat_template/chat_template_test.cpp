@@ -250,6 +250,30 @@ TEST(ChatTemplateTest, WorkIsBounded) {
   }
 }
 
+// These walked a list that was already freed: the one that is made of a text's characters or a map's keys.
+TEST(ChatTemplateTest, FiltersWalkTextsAndMapsToo) {
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"{{ c|join('-') }}", "h-é-y"},
+      {"{{ ', '.join(c) }}", "h, é, y"},
+      {"{{ messages[0]|join(',') }}", "role,content"},
+      {"{{ ','.join(messages[0]) }}", "role,content"},
+      {"{{ c|map('upper')|list|length }}", "3"},
+      {"{{ c|map('upper')|join }}", "HÉY"},
+      {"{{ messages[0]|map('upper')|join(' ') }}", "ROLE CONTENT"},
+      {"{{ c|select('equalto', 'y')|join }}", "y"},
+      {"{{ c|reject('equalto', 'y')|join }}", "hé"},
+      {"{{ c|selectattr('x')|list|length }}", "0"},
+      {"{{ c|rejectattr('x')|list|length }}", "3"},
+      {"{{ messages[0]|select('equalto', 'role')|join }}", "role"},
+      {"{{ c|first }}{{ c|last }}{{ c|reverse }}{{ c|list|length }}{{ c[::-1] }}", "hyyéh3yéh"},
+      {"{% for x in c %}{{ x }}.{% endfor %}{% for x in messages[0] if x != 'role' %}{{ x }}{% endfor %}",
+       "h.é.y.content"},
+      {"{% set x, y, z = c %}{{ z ~ y ~ x }}", "yéh"}};
+  for (const auto& [source, expected] : cases) {
+    EXPECT_EQ(rendered("{% set c = messages[0].content %}" + source, {{"user", "héy"}}), expected) << source;
+  }
+}
+
 // Whatever a template does to content, its bytes stay content's.
 TEST(ChatTemplateTest, ContentStaysContentThroughEveryOperation) {
   const std::vector<std::string> operations{"c",
@@ -275,6 +299,9 @@ TEST(ChatTemplateTest, ContentStaysContentThroughEveryOperation) {
                                             "[c]|tojson",
                                             "{'c': c}.c",
                                             "[c, c]|join(c)",
+                                            "c|join('')",
+                                            "''.join(c)",
+                                            "c|map('upper')|join",
                                             "c|list|join",
                                             "c|reverse|reverse",
                                             "c|string|safe",
