@@ -64,10 +64,10 @@ TEST_F(DraftEstimatesTest, AnAcceptedSiblingIsNoAcceptedFirstChoice) {
 TEST_F(DraftEstimatesTest, AnotherDraftIsNotMeantAndAnotherVersionIsNearlyUnknown) {
   for (int i = 0; i < 200; ++i) estimates_.add_verification(sequence_, chain(1), {}, /*rejected=*/true);
   EXPECT_LT(outlook().alpha, 0.05);
-  const auto other = testing::make_live_draft(live_draft_->get()->weights);
+  LiveDraft other(DraftId{1}, "other", live_draft_->get());
   live_draft_->set(testing::draft_version(live_draft_->get()->weights, 2));
   EXPECT_GT(outlook().alpha, 0.2);
-  sequence_.live_draft = other.get();
+  sequence_.live_draft = &other;
   EXPECT_EQ(outlook().alpha, 0.5) << "the prior";
 }
 
