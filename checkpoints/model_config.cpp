@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -104,6 +105,14 @@ void read_shape(const JsonFields& fields, ModelConfig& config) {
   config.max_positions = narrow(fields.integer("max_position_embeddings", kPositions));
 }
 
+// The context that a model reaches. With yarn, `stated` may be the original one: Qwen2.5's users add rope_scaling to the
+// file and leave max_position_embeddings.
+std::int32_t reached_positions(std::int32_t stated, const RopeScaling& scaling) {
+  if (scaling.type != RopeType::kYarn) return stated;
+  const double scaled = std::floor(scaling.factor * scaling.original_max_positions);
+  return std::max(stated, static_cast<std::int32_t>(std::min(scaled, static_cast<double>(kPositions.high))));
+}
+
 std::optional<std::string> read_json_file(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return std::nullopt;
   return read_file(path, kMaxConfigBytes);
@@ -190,6 +199,7 @@ ModelConfig parse_model_config(const std::string& config_json, const std::string
   const RopeSettings rope = read_rope_settings(fields, config.max_positions);
   config.rope_theta = rope.theta;
   config.rope_scaling = rope.scaling;
+  config.max_positions = reached_positions(config.max_positions, rope.scaling);
   config.tied_embeddings = fields.optional_boolean("tie_word_embeddings").value_or(false);
   config.stored_dtype = read_dtype(fields);
   config.bos_id = read_id(fields, "bos_token_id");

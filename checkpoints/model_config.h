@@ -24,7 +24,7 @@ struct ModelConfig {
   std::int32_t n_heads = 0;
   std::int32_t n_kv_heads = 0;
   std::int32_t head_dim = 0;
-  std::int32_t max_positions = 0;
+  std::int32_t max_positions = 0;  // the context; with yarn at least factor · original_max_positions
   double rms_norm_eps = 1e-6;
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;

@@ -13,11 +13,11 @@ StreamDecoder::Start StreamDecoder::behind(const Tokenizer& tokenizer, const std
   return std::any_of(prompt.begin(), prompt.end(), has_text) ? Start::kMiddle : Start::kText;
 }
 
-StreamDecoder::StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, Start start)
+StreamDecoder::StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, Start start, Stop stop)
     : tokenizer_(std::move(tokenizer)), is_first_(start == Start::kText) {
   if (tokenizer_ == nullptr) return;  // a decoder that receives no tokens
   for (const TokenDecoder::Strip& strip : tokenizer_->tables_->decoder.ends()) {
-    ends_.push_back({is_first_ ? strip.start : 0, {}});
+    ends_.push_back({is_first_ ? strip.start : 0, stop == Stop::kText ? strip.stop : 0, {}});
   }
 }
 
@@ -44,7 +44,7 @@ std::string StreamDecoder::cut_ends(std::string text) {
     if (begin < text.size()) end.to_drop = 0;
     text = end.held + text.substr(begin);
     std::size_t keep = text.size();
-    for (std::size_t n = 0; n < strip.stop && std::string_view(text).substr(0, keep).ends_with(strip.content); ++n) {
+    for (std::size_t n = 0; n < end.to_trim && std::string_view(text).substr(0, keep).ends_with(strip.content); ++n) {
       keep -= strip.content.size();
     }
     end.held = text.substr(keep);

@@ -64,9 +64,14 @@ class StreamDecoder {
     kText,    // the first token begins a text: a space that only marks a word's start is dropped
     kMiddle,  // the first token continues a text
   };
+  enum class Stop : std::uint8_t {
+    kText,    // the last token ends a text: what the decoder trims at a text's end is dropped
+    kMiddle,  // a text continues after the last token
+  };
   // The start mode of a completion of a raw prompt: in the middle of its text, unless the prompt is empty.
   static Start behind(const Tokenizer& tokenizer, const std::vector<std::int32_t>& prompt);
-  explicit StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, Start start = Start::kText);
+  explicit StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, Start start = Start::kText,
+                         Stop stop = Stop::kText);
   std::string push(std::int32_t token);  // the text this token completed, possibly empty
   std::string finish();                  // the rest, with incomplete bytes replaced by U+FFFD
 
@@ -74,6 +79,7 @@ class StreamDecoder {
   // The state of trimming at the text's two ends.
   struct End {
     std::size_t to_drop = 0;  // still to drop at the start
+    std::size_t to_trim = 0;  // dropped at the end, at most
     std::string held;         // held back: may turn out to be the text's end
   };
   std::string cut_ends(std::string text);

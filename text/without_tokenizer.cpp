@@ -23,7 +23,7 @@ std::int32_t Tokenizer::vocab_size() const {
   SLIP_CHECK(false, "this build has no tokenizer");
 }
 
-StreamDecoder::StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, Start start)
+StreamDecoder::StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, Start start, Stop)
     : tokenizer_(std::move(tokenizer)), is_first_(start == Start::kText) {
   SLIP_CHECK(tokenizer_ == nullptr, "this build has no tokenizer");
 }

@@ -386,7 +386,7 @@ Reply Service::detokenize(const DetokenizeCall& call) const {
   check_model(*served, call.model);
   JsonText json(options_.max_answer_bytes, "server.max_answer_bytes");
   json.begin_object();
-  json.member("prompt", text_with_specials(*served->tokenizer, call.tokens));
+  json.member("prompt", text_with_specials(served->tokenizer, call.tokens));
   json.end_object();
   return json_reply(std::move(json));
 }

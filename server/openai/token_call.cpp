@@ -59,23 +59,31 @@ DetokenizeCall parse_detokenize(std::string_view body) {
   return call;
 }
 
-std::string text_with_specials(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
+std::string text_with_specials(const std::shared_ptr<const Tokenizer>& tokenizer,
+                               const std::vector<std::int32_t>& ids) {
+  using Start = StreamDecoder::Start;
+  using Stop = StreamDecoder::Stop;
   std::string text;
-  std::vector<std::int32_t> run;  // decoded together, since a character may span tokens
+  std::size_t begin = 0;  // of the run of ordinary tokens, decoded together, since a character may span tokens
+  // Only the first and the last token of all are at the text's ends, and special tokens count.
+  const auto append_run = [&](std::size_t end) {
+    StreamDecoder decoder(tokenizer, begin == 0 ? Start::kText : Start::kMiddle,
+                          end == ids.size() ? Stop::kText : Stop::kMiddle);
+    for (std::size_t i = begin; i < end; ++i) text += decoder.push(ids[i]);
+    text += decoder.finish();
+    begin = end + 1;
+  };
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] < 0 || ids[i] >= tokenizer.vocab_size()) {
+    if (ids[i] < 0 || ids[i] >= tokenizer->vocab_size()) {
       refuse_field("tokens[" + std::to_string(i) + "]",
-                   "is not below the vocabulary's size, " + std::to_string(tokenizer.vocab_size()));
+                   "is not below the vocabulary's size, " + std::to_string(tokenizer->vocab_size()));
     }
-    if (!tokenizer.is_special(ids[i])) {
-      run.push_back(ids[i]);
-      continue;
-    }
-    text += tokenizer.decode(run);
-    text += tokenizer.token_content(ids[i]);
-    run.clear();
+    if (!tokenizer->is_special(ids[i])) continue;
+    append_run(i);
+    text += tokenizer->token_content(ids[i]);
   }
-  return text + tokenizer.decode(run);
+  append_run(ids.size());
+  return text;
 }
 
 }  // namespace slip

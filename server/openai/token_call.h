@@ -38,6 +38,6 @@ TokenizeCall parse_tokenize(std::string_view body);
 DetokenizeCall parse_detokenize(std::string_view body);
 
 // The text of a client's token ids, including special tokens. Error{kInvalidArgument} naming the first unknown id.
-std::string text_with_specials(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids);
+std::string text_with_specials(const std::shared_ptr<const Tokenizer>& tokenizer, const std::vector<std::int32_t>& ids);
 
 }  // namespace slip

@@ -211,6 +211,26 @@ TEST(ModelConfig, WrittenConfigurationsReadBackAlike) {
   }
 }
 
+// All frequencies were yarn's, but the context stayed the original one. The first configuration is Qwen2.5's recipe.
+TEST(ModelConfig, YarnReachesItsScaledContext) {
+  const auto positions = [](std::int32_t stated, const json& scaling) {
+    json config = with("rope_scaling", scaling);
+    config["max_position_embeddings"] = stated;
+    const ModelConfig read = parse(config);
+    EXPECT_EQ(parse(json::parse(to_config_json(read))).max_positions, read.max_positions) << scaling;
+    return read.max_positions;
+  };
+  const json qwen = {{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32768}};
+  EXPECT_EQ(positions(32768, qwen), 131072);
+  EXPECT_EQ(positions(131072, qwen), 131072);
+  EXPECT_EQ(positions(262144, qwen), 262144);
+  EXPECT_EQ(positions(1000, {{"type", "yarn"}, {"factor", 1.5}}), 1500);
+  EXPECT_EQ(positions(1001, {{"type", "yarn"}, {"factor", 1.5}}), 1501);
+  EXPECT_EQ(positions(4096, {{"type", "yarn"}, {"original_max_position_embeddings", 1000}}), 4096);
+  EXPECT_EQ(positions(32768, {{"type", "yarn"}, {"factor", 1e6}}), 1 << 20);
+  EXPECT_EQ(positions(2048, {{"type", "linear"}, {"factor", 4.0}}), 2048);
+}
+
 TEST(ModelConfig, ShapesDifferInAnythingAForwardDependsOn) {
   const ModelConfig config = parse(version_four());
   EXPECT_TRUE(config.same_shape(parse(with("eos_token_id", 99))));

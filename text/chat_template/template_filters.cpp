@@ -49,6 +49,8 @@ TemplateValue otherwise(const TemplateValue& value, const Call& call, TemplateWo
 
 TemplateValue attribute_path(TemplateValue value, const TemplateValue& path, TemplateWork& work) {
   if (path.as_text() == nullptr) return item_of(value, path, work);
+  work.spend_bytes(path.as_text()->size());
+  work.spend_texts(n_parts(path.as_text()->bytes(), ".", kEverySplit));
   for (const TemplateText& name : split(*path.as_text(), ".", kEverySplit)) {
     value = attribute_of(value, name.bytes(), work);
   }
@@ -140,10 +142,11 @@ TemplateValue dictsort(const TemplateValue& value, const Call& call, TemplateWor
 }
 
 // The arguments after the first `n`, as a call.
-Call rest_of(const Call& call, std::size_t n, const TemplateWork& work) {
+Call rest_of(const Call& call, std::size_t n, TemplateWork& work) {
   if (!call.names.empty()) work.fail(call.callee + " with named arguments");
   Call rest;
   if (call.values.size() <= n) return rest;
+  work.spend(call.values.size());
   rest.callee = required_text(call.values[n], call.callee, work).bytes();
   rest.values.assign(call.values.begin() + static_cast<std::ptrdiff_t>(n) + 1, call.values.end());
   return rest;
@@ -255,6 +258,7 @@ bool is_template_filter(std::string_view name) {
 }
 
 TemplateValue apply_filter(const TemplateValue& value, const TemplateArguments& call, TemplateWork& work) {
+  const TemplateWork::Level level(work);  // map('map', 'map', …) applies a filter in a filter
   return (*find_filter(call.callee))(value, call, work);
 }
 

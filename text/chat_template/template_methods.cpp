@@ -29,16 +29,19 @@ TemplateValue split_method(const TemplateText& text, const Call& call, TemplateW
   work.spend_bytes(text.size());
   if (given[0].is_undefined() || given[0].is_none()) {
     if (most != kEverySplit) work.fail("a split at white space with maxsplit");
+    work.spend_texts(n_words(text.bytes()));
     return list_value(split_at_white_space(text), work);
   }
   const std::string& separator = required_text(given[0], call.callee, work).bytes();
   if (separator.empty()) work.fail("a split at an empty text");
+  work.spend_texts(n_parts(text.bytes(), separator, most));
   return list_value(kFromRight ? split_from_right(text, separator, most) : split(text, separator, most), work);
 }
 
 TemplateValue split_lines_method(const TemplateText& text, const Call& call, TemplateWork& work) {
   call.bound({}, work);
   work.spend_bytes(text.size());
+  work.spend_texts(n_lines(text.bytes()));
   return list_value(split_lines(text), work);
 }
 

@@ -58,6 +58,33 @@ std::string with_case(std::string_view text, LetterCase to) {
   return out;
 }
 
+template <typename Visit>
+void visit_words(std::string_view text, Visit visit) {
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at <= text.size();) {
+    const CodePoint c = at < text.size() ? first_code_point(text.substr(at)) : CodePoint{' ', 1};
+    if (is_python_space(c.value)) {
+      if (at > begin) visit(ByteRange{begin, at});
+      begin = at + c.bytes;
+    }
+    at += c.bytes;
+  }
+}
+
+template <typename Visit>
+void visit_lines(std::string_view text, Visit visit) {
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint c = first_code_point(text.substr(at));
+    const std::size_t end = at;
+    at += text.substr(at).starts_with("\r\n") ? 2 : c.bytes;
+    if (!ends_line(c.value)) continue;
+    visit(ByteRange{begin, end});
+    begin = at;
+  }
+  if (begin < text.size()) visit(ByteRange{begin, text.size()});
+}
+
 }  // namespace
 
 TemplateText::TemplateText(std::string bytes, SpecialTokens specials) : bytes_(std::move(bytes)) {
@@ -164,35 +191,36 @@ TemplateTexts split_from_right(const TemplateText& text, std::string_view separa
   return out;
 }
 
+std::size_t n_parts(std::string_view text, std::string_view separator, std::size_t most) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(separator); at != std::string_view::npos && n < most; ++n) {
+    at = text.find(separator, at + separator.size());
+  }
+  return n + 1;
+}
+
 TemplateTexts split_at_white_space(const TemplateText& text) {
   TemplateTexts out;
-  const std::string_view bytes = text.bytes();
-  std::size_t begin = 0;
-  for (std::size_t at = 0; at <= bytes.size();) {
-    const CodePoint c = at < bytes.size() ? first_code_point(bytes.substr(at)) : CodePoint{' ', 1};
-    if (is_python_space(c.value)) {
-      if (at > begin) out.push_back(text.slice({begin, at}));
-      begin = at + c.bytes;
-    }
-    at += c.bytes;
-  }
+  visit_words(text.bytes(), [&](ByteRange word) { out.push_back(text.slice(word)); });
   return out;
+}
+
+std::size_t n_words(std::string_view text) {
+  std::size_t n = 0;
+  visit_words(text, [&](ByteRange) { ++n; });
+  return n;
 }
 
 TemplateTexts split_lines(const TemplateText& text) {
   TemplateTexts out;
-  const std::string_view bytes = text.bytes();
-  std::size_t begin = 0;
-  for (std::size_t at = 0; at < bytes.size();) {
-    const CodePoint c = first_code_point(bytes.substr(at));
-    const std::size_t end = at;
-    at += bytes.substr(at).starts_with("\r\n") ? 2 : c.bytes;
-    if (!ends_line(c.value)) continue;
-    out.push_back(text.slice({begin, end}));
-    begin = at;
-  }
-  if (begin < bytes.size()) out.push_back(text.slice({begin, bytes.size()}));
+  visit_lines(text.bytes(), [&](ByteRange line) { out.push_back(text.slice(line)); });
   return out;
+}
+
+std::size_t n_lines(std::string_view text) {
+  std::size_t n = 0;
+  visit_lines(text, [&](ByteRange) { ++n; });
+  return n;
 }
 
 TemplateText replace(const TemplateText& text, std::string_view old, const TemplateText& by, std::size_t most) {

@@ -57,6 +57,10 @@ TemplateTexts split(const TemplateText& text, std::string_view separator, std::s
 TemplateTexts split_from_right(const TemplateText& text, std::string_view separator, std::size_t most);
 TemplateTexts split_at_white_space(const TemplateText& text);
 TemplateTexts split_lines(const TemplateText& text);
+// How many texts these make, without making them: of split() and split_from_right(), of the other two.
+std::size_t n_parts(std::string_view text, std::string_view separator, std::size_t most);
+std::size_t n_words(std::string_view text);
+std::size_t n_lines(std::string_view text);
 TemplateText replace(const TemplateText& text, std::string_view old, const TemplateText& by, std::size_t most);
 
 // kFirstUpper: the text's first character only

@@ -14,11 +14,13 @@ class TemplateWork {
   static constexpr std::int64_t kMostSteps = 8 << 20;       // about 200 times what 1,000 messages need
   static constexpr std::size_t kMostTextBytes = 64U << 20;  // of one text; larger than any allowed request body
   static constexpr std::size_t kBytesAStep = 64;            // copying this many bytes counts as one step
+  static constexpr std::size_t kStepsAText = 8;             // making a text of its own: more than 100 bytes
   static constexpr int kMostLevels = 64;                    // of nested lists
   static constexpr int kMostCalls = 400;                    // of nested expressions and blocks at run time
 
   void at(int line) { line_ = line; }
-  void spend(std::size_t steps);             // Error{kTooLarge} beyond kMostSteps
+  void spend(std::size_t steps);                               // Error{kTooLarge} beyond kMostSteps
+  void spend_texts(std::size_t n) { spend(kStepsAText * n); }  // call before cutting a text into `n`
   void spend_bytes(std::size_t text_bytes);  // call before making a text of this size; Error{kTooLarge}
   // Counts one level of recursion while it lives; fails beyond kMostCalls, because a macro may call itself.
   class Level {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "tests/text/tiny_tokenizer.h"
 
 namespace slip {
 namespace {
@@ -78,6 +79,23 @@ TEST(DetokenizeCall, TakesIdsOfExactType) {
     EXPECT_NE(param_of("{\"tokens\":[7," + std::string(bad) + "]}", true), "accepted") << bad;
   }
   EXPECT_EQ(param_of(R"({"tokens":[7,-1]})", true), "tokens[1]");
+}
+
+// Each run between special tokens lost the space that begins it, and the one that ends it, as if it were a text.
+TEST(DetokenizeCall, OnlyTheFirstTokenLosesItsSpace) {
+  nlohmann::json file = testing::tiny_tokenizer_json();
+  const nlohmann::json space{{"type", "Replace"}, {"pattern", {{"String", spelling_of_byte(' ')}}}, {"content", " "}};
+  const nlohmann::json strip{{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 1}};
+  file["decoder"] = {{"type", "Sequence"}, {"decoders", {space, {{"type", "Fuse"}}, strip}}};
+  const auto tokenizer = testing::load_tokenizer(file);
+  constexpr std::int32_t kEnd = 260, kUser = 261;
+  const auto text = [&](const std::vector<std::int32_t>& ids) { return text_with_specials(tokenizer, ids); };
+  EXPECT_EQ(text({' ', 'a', ' '}), "a");
+  EXPECT_EQ(text({kUser, ' ', 'a', kEnd, ' ', 'b'}), "<|user|> a<|end|> b");
+  EXPECT_EQ(text({' ', 'a', ' ', kEnd, ' ', 'b', ' '}), "a <|end|> b");
+  EXPECT_EQ(text({' ', 'a', ' ', kEnd}), "a <|end|>");
+  EXPECT_EQ(text({kUser, kEnd}), "<|user|><|end|>");
+  EXPECT_EQ(text({}), "");
 }
 
 }  // namespace

@@ -250,6 +250,43 @@ TEST(ChatTemplateTest, WorkIsBounded) {
   }
 }
 
+// A text was cut into millions of texts before they counted as work.
+TEST(ChatTemplateTest, PartsOfATextAreWorkBeforeTheyAreMade) {
+  const std::string set_c = "{% set c = messages[0].content %}";
+  for (const char* cut : {"c.split('\\n')", "c.rsplit('\\n')", "c.splitlines()", "[c]|map(attribute=c)|list"}) {
+    for (const std::size_t n : {std::size_t{100}, std::size_t{3} << 20}) {
+      const bool by_path = std::string(cut).find("attribute") != std::string::npos;
+      try {
+        rendered(set_c + "{{ " + cut + "|length }}", {{"user", std::string(n, by_path ? '.' : '\n')}});
+        EXPECT_TRUE(n == 100 && !by_path) << cut;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), n == 100 ? ErrorCode::kInvalidArgument : ErrorCode::kTooLarge) << cut;
+        EXPECT_TRUE(n > 100 || by_path) << cut;
+      }
+    }
+  }
+  std::string words;
+  for (int i = 0; i < 3 << 19; ++i) words += "a ";
+  EXPECT_THROW(rendered(set_c + "{{ c.split()|length }}", {{"user", words}}), Error);
+  EXPECT_EQ(rendered(set_c + "{{ c.split()|length }} {{ c.split('\\n', 1)|length }} {{ c.rsplit(' ', 2)|length }}",
+                     {{"user", std::string(3 << 20, ' ') + "a\nb"}}),
+            "2 2 3");
+}
+
+// Each filter of a filter took a level of the stack and a copy of the arguments that were left.
+TEST(ChatTemplateTest, FiltersOfFiltersAreBounded) {
+  const auto nested = [](int n) {
+    std::string filters;
+    for (int i = 0; i < n; ++i) filters += "'map',";
+    return "{{ 'a'|map(" + filters + "'upper')|list|length }}";
+  };
+  EXPECT_EQ(rendered(nested(50), kTalk), "1");
+  const auto error = refusal(nested(5000));
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ErrorCode::kInvalidArgument);
+  EXPECT_NE(error->message().find("nested too deeply"), std::string::npos) << error->message();
+}
+
 // These walked a list that was already freed: the one that is made of a text's characters or a map's keys.
 TEST(ChatTemplateTest, FiltersWalkTextsAndMapsToo) {
   const std::vector<std::pair<std::string, std::string>> cases{
