@@ -70,10 +70,8 @@ void GoodputPolicy::price_proposal(const DraftOutlook& outlook, std::int32_t row
   order.most = outlook.most;
 }
 
-void GoodputPolicy::select(std::span<const ProposedNode> nodes, std::int32_t rows, std::int32_t room,
-                           std::vector<std::uint8_t>& keep) {
-  keep.assign(nodes.size(), 0);
-  std::fill_n(keep.begin(), count_paying(nodes, price_, rows, room), 1);
+void GoodputPolicy::select(std::vector<ProposedNode>& nodes, std::int32_t rows, std::int32_t room) {
+  nodes.resize(count_paying(nodes, price_, rows, room));
 }
 
 }  // namespace slip

@@ -21,8 +21,7 @@ class GoodputPolicy final : public SpeculationPolicy {
   void choose(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
               std::vector<DraftOrder>& orders) override;
   void add_step(double us) override;
-  void select(std::span<const ProposedNode> nodes, std::int32_t rows, std::int32_t room,
-              std::vector<std::uint8_t>& keep) override;
+  void select(std::vector<ProposedNode>& nodes, std::int32_t rows, std::int32_t room) override;
 
  private:
   LengthChoice choose_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows);

@@ -26,10 +26,8 @@ class FixedPolicy final : public SpeculationPolicy {
     }
   }
 
-  void select(std::span<const ProposedNode> nodes, std::int32_t /*rows*/, std::int32_t room,
-              std::vector<std::uint8_t>& keep) override {
-    keep.assign(nodes.size(), 0);
-    std::fill_n(keep.begin(), std::min(nodes.size(), static_cast<std::size_t>(std::max(room, 0))), 1);
+  void select(std::vector<ProposedNode>& nodes, std::int32_t /*rows*/, std::int32_t room) override {
+    nodes.resize(std::min(nodes.size(), static_cast<std::size_t>(std::max(room, 0))));
   }
 
  private:

@@ -46,10 +46,10 @@ class SpeculationPolicy {
   virtual bool selects_chains() const { return false; }
   // Adds a step: its drafting and its pass took `us` µs.
   virtual void add_step(double /*us*/) {}
-  // Marks the nodes to verify with a 1. `nodes`: the likeliest first, each behind its parent and its elders; those of
-  // chains only if it selects them. `rows`: of the pass without these nodes; `room`: for how many of them it has room.
-  virtual void select(std::span<const ProposedNode> nodes, std::int32_t rows, std::int32_t room,
-                      std::vector<std::uint8_t>& keep) = 0;
+  // Removes the nodes that the target does not verify. `nodes`: the likeliest first, each behind its parent and its
+  // elders; those of chains only if it selects them. `rows`: of the pass without these nodes; `room`: for how many of
+  // them it has room.
+  virtual void select(std::vector<ProposedNode>& nodes, std::int32_t rows, std::int32_t room) = 0;
 };
 
 std::unique_ptr<SpeculationPolicy> make_policy(PolicyKind kind, PolicyOptions options);

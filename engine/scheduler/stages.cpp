@@ -52,7 +52,6 @@ void Engine::State::reserve_arrays() {
   plan_.sequences.reserve(most);
   draft_tasks_.reserve(most);
   nodes_.reserve(most * kMaxProposalNodes);
-  keep_.reserve(most * kMaxProposalNodes);
   kept_.reserve(kMaxProposalNodes);
   score_tasks_.reserve(most);
 }

@@ -151,8 +151,7 @@ struct Engine::State {
   std::vector<SequenceLoad> loads_;     // [n_running]
   std::vector<DraftOutlook> outlooks_;  // [n_decoding]
   std::vector<DraftOrder> orders_;      // [n_decoding]
-  std::vector<ProposedNode> nodes_;     // of all proposals, the best first
-  std::vector<std::uint8_t> keep_;      // by `nodes_`: 1 if the target verifies it
+  std::vector<ProposedNode> nodes_;     // of proposals, the best first; then those to verify
   std::vector<std::int32_t> kept_;      // of one proposal
   Plan plan_;                           // [n_running]
   std::vector<DraftTask> draft_tasks_;  // [n_drafting]

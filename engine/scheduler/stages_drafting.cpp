@@ -182,7 +182,7 @@ void Engine::State::choose_nodes() {
     list_proposed(i);
   }
   std::sort(nodes_.begin(), nodes_.end());
-  policy->select(nodes_, rows, std::min(target->max_rows(), target->max_logit_rows()) - rows, keep_);
+  policy->select(nodes_, rows, std::min(target->max_rows(), target->max_logit_rows()) - rows);
   for (std::size_t i = 0; i < running.size(); ++i) {
     Part& part = parts_[i];
     if (part.width == 1 && !policy->selects_chains()) continue;
@@ -193,8 +193,8 @@ void Engine::State::choose_nodes() {
       kept_.resize(static_cast<std::size_t>(part.proposal.chain_length()));
       std::iota(kept_.begin(), kept_.end(), 0);
     }
-    for (std::size_t at = 0; at < nodes_.size(); ++at) {
-      if (keep_[at] != 0 && nodes_[at].sequence == i && std::ssize(kept_) < slots) kept_.push_back(nodes_[at].node);
+    for (const ProposedNode& node : nodes_) {
+      if (node.sequence == i && std::ssize(kept_) < slots) kept_.push_back(node.node);
     }
     std::sort(kept_.begin(), kept_.end());
     keep_nodes(part.proposal, kept_);

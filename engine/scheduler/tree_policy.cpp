@@ -77,10 +77,14 @@ void TreePolicy::require(std::span<const DraftOutlook> outlooks, double step_us)
   }
 }
 
-void TreePolicy::select(std::span<const ProposedNode> nodes, std::int32_t /*rows*/, std::int32_t room,
-                        std::vector<std::uint8_t>& keep) {
+void TreePolicy::select(std::vector<ProposedNode>& nodes, std::int32_t /*rows*/, std::int32_t room) {
   budget_.nodes = std::clamp(budget_.nodes, 0, std::max(room, 0));
-  select_nodes_of_trees(nodes, budget_, keep);
+  select_nodes_of_trees(nodes, budget_, keep_);
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (keep_[i] != 0) nodes[n++] = nodes[i];
+  }
+  nodes.resize(n);
 }
 
 void select_nodes_of_trees(std::span<const ProposedNode> nodes, const NodeBudget& budget,

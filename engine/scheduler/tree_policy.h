@@ -48,8 +48,7 @@ class TreePolicy final : public SpeculationPolicy {
   void choose(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
               std::vector<DraftOrder>& orders) override;
   bool selects_chains() const override { return true; }
-  void select(std::span<const ProposedNode> nodes, std::int32_t rows, std::int32_t room,
-              std::vector<std::uint8_t>& keep) override;
+  void select(std::vector<ProposedNode>& nodes, std::int32_t rows, std::int32_t room) override;
 
  private:
   // `pass_price`: tokens that plain decoding would bring in the time of a draft pass.
@@ -58,7 +57,8 @@ class TreePolicy final : public SpeculationPolicy {
 
   PolicyKind kind_;
   PolicyOptions options_;
-  NodeBudget budget_;  // of this step
+  NodeBudget budget_;               // of this step
+  std::vector<std::uint8_t> keep_;  // by node; kept for its memory
 };
 
 }  // namespace slip

@@ -28,11 +28,12 @@ TEST(FixedPolicy, DraftsAsMuchAsItMay) {
 TEST(FixedPolicy, KeepsAsManySiblingsAsFit) {
   const auto policy = make_fixed_policy({});
   EXPECT_FALSE(policy->selects_chains());
-  std::vector<std::uint8_t> keep;
-  policy->select(std::vector<ProposedNode>{{0, 3, 0.1}, {0, 4, 0.05}}, 9, 1, keep);
-  EXPECT_EQ(keep, (std::vector<std::uint8_t>{1, 0}));
-  policy->select(std::vector<ProposedNode>{{0, 3, 0.1}}, 9, -1, keep);
-  EXPECT_EQ(keep, (std::vector<std::uint8_t>{0}));
+  std::vector<ProposedNode> nodes{{0, 3, 0.1}, {0, 4, 0.05}};
+  policy->select(nodes, 9, 1);
+  ASSERT_EQ(nodes.size(), 1U);
+  EXPECT_EQ(nodes[0].node, 3);
+  policy->select(nodes, 9, -1);
+  EXPECT_TRUE(nodes.empty());
 }
 
 }  // namespace

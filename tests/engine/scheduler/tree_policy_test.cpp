@@ -138,14 +138,15 @@ TEST(TreePolicy, ProposesGuessesWhereNoDraftIsReady) {
 TEST(TreePolicy, OnlyAdaServeKnowsTargets) {
   auto two = outlooks(2);
   two[1].deadline = DeadlineLoad{.slo = {.tpot_us = 5'000}, .since_us = 100'000, .n_done = 3};
-  const std::vector<ProposedNode> nodes = kTwoChains;
   for (const PolicyKind kind : {PolicyKind::kAdaServe, PolicyKind::kGlobalGreedy}) {
     TreePolicy policy(kind, {});
     std::vector<DraftOrder> orders;
     policy.choose(two, 0, curve(), orders);
-    std::vector<std::uint8_t> keep;
-    policy.select(nodes, 2, /*room=*/3, keep);
-    EXPECT_EQ(keep, (kind == PolicyKind::kAdaServe ? Kept{0, 0, 0, 1, 1, 1} : Kept{1, 1, 1, 0, 0, 0}));
+    std::vector<ProposedNode> nodes = kTwoChains;
+    policy.select(nodes, 2, /*room=*/3);
+    ASSERT_EQ(nodes.size(), 3U);
+    const std::size_t preferred = kind == PolicyKind::kAdaServe ? 1 : 0;
+    for (const ProposedNode& node : nodes) EXPECT_EQ(node.sequence, preferred);
   }
 }
 
