@@ -105,8 +105,8 @@ void read_shape(const JsonFields& fields, ModelConfig& config) {
   config.max_positions = narrow(fields.integer("max_position_embeddings", kPositions));
 }
 
-// The context that a model reaches. With yarn, `stated` may be the original one: Qwen2.5's users add rope_scaling to the
-// file and leave max_position_embeddings.
+// The context that a model reaches. With yarn, `stated` may be the original one: Qwen2.5's users add rope_scaling to
+// the file and leave max_position_embeddings.
 std::int32_t reached_positions(std::int32_t stated, const RopeScaling& scaling) {
   if (scaling.type != RopeType::kYarn) return stated;
   const double scaled = std::floor(scaling.factor * scaling.original_max_positions);

@@ -185,7 +185,7 @@ std::string apply_step(std::string_view text, const Normalizer::Replace& replace
 }
 
 void read_steps(const TokenizerFields& fields, std::vector<Normalizer::Step>& steps) {
-  static const std::map<std::string, Normalizer::Step> kPlain{
+  static const std::map<std::string, Normalizer::Step> known{
       {"NFC", Normalizer::Form::kNfc},        {"NFD", Normalizer::Form::kNfd},
       {"NFKC", Normalizer::Form::kNfkc},      {"NFKD", Normalizer::Form::kNfkd},
       {"Lowercase", Normalizer::Lowercase{}}, {"StripAccents", Normalizer::StripAccents{}},
@@ -194,7 +194,7 @@ void read_steps(const TokenizerFields& fields, std::vector<Normalizer::Step>& st
   if (steps.size() >= TokenizerFields::kMaxSteps) fields.invalid("type", "comes after too many steps");
   if (type == "Sequence") {
     for (const TokenizerFields& step : fields.objects("normalizers")) read_steps(step, steps);
-  } else if (const auto plain = kPlain.find(type); plain != kPlain.end()) {
+  } else if (const auto plain = known.find(type); plain != known.end()) {
     steps.push_back(plain->second);
   } else if (type == "Strip") {
     steps.push_back(Normalizer::Strip{fields.flag("strip_left"), fields.flag("strip_right")});
