@@ -2,7 +2,6 @@
 #include "engine/scheduler/deadlines.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <limits>
 
@@ -51,12 +50,6 @@ SloTargets planned_targets(const SloTargets& slo, std::int64_t ttft_us, std::int
   const std::int64_t left_us = std::max<std::int64_t>(1, slo.e2e_us - ttft_us);
   planned.tpot_us = stricter(slo.tpot_us, std::max<std::int64_t>(1, left_us / std::max(1, most_tokens - 1)));
   return planned;
-}
-
-double predict_decode_us(std::span<const DeadlineLoad> loads, const StepCurve& curve, double draft_us) {
-  double rows = 0;
-  for (const DeadlineLoad& load : loads) rows += load.n_pending == 1 ? load.rows_per_step : 0;
-  return draft_us + curve.pass_us(static_cast<std::int32_t>(std::lround(rows)));
 }
 
 double slack_us(const DeadlineLoad& load) {

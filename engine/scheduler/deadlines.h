@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "engine/scheduler/slo_targets.h"
-#include "engine/scheduler/step_curve.h"
 
 namespace slip {
 
@@ -20,7 +19,6 @@ struct DeadlineLoad {
   std::int32_t n_done = 0;     // tokens of the answer after the first one
   std::int32_t remaining = 0;  // tokens that it may still get
   double tokens_per_step = 1;  // that its steps are expected to commit
-  double rows_per_step = 1;    // of the target's pass, for it and its proposal
 };
 
 // The targets that steps are planned by: a time for the whole answer becomes one for the first token and, behind that,
@@ -30,14 +28,10 @@ SloTargets planned_targets(const SloTargets& slo, std::int64_t ttft_us, std::int
 
 // The predicted times of the next step, and what waits behind it.
 struct StepForecast {
-  double decode_us = 0;      // without prompts: drafting and the target's pass
+  double decode_us = 0;      // without prompts
   double prompt_row_us = 0;  // for each row of a prompt; 0: unknown
   bool has_queue = false;    // requests wait until a running one ends
 };
-
-// The predicted time of a step without prompts: drafting, which takes `draft_us`, and then a pass for all decoding
-// sequences. Pure.
-double predict_decode_us(std::span<const DeadlineLoad> loads, const StepCurve& curve, double draft_us);
 
 // How far a decoding sequence is ahead of its target time per token when the next step begins: the longest that this
 // step may take so that the sequence is on time behind it. AdaServe (arXiv 2501.12162) asks for A = (l + t)/τ − o

@@ -152,9 +152,7 @@ LengthChoice choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::i
     keep_if_best({depth, /*mixed=*/false});
     if (depth > 0 && has_both) keep_if_best({depth, /*mixed=*/true});
   }
-  const double saved_us = price > 0 ? (best.value - without_pass.value) / price
-                                    : best.tokens * without_pass.step_us / without_pass.tokens - best.step_us;
-  return {best.tokens / best.step_us, saved_us};
+  return {best.tokens / best.step_us, best.tokens * without_pass.step_us / without_pass.tokens - best.step_us};
 }
 
 double price_beside_prompts(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, double prompt_share,

@@ -81,8 +81,7 @@ struct DraftLength {
 // What a step's draft lengths promise, before probes.
 struct LengthChoice {
   double goodput = 0;  // tokens per µs; 0 without sequences
-  // How much longer the best plan without a draft pass would take for as many tokens: by the price, if the choice had
-  // one; 0 if nothing is drafted.
+  // How much longer the best plan without a draft pass would take for as many tokens; 0 if nothing is drafted.
   double saved_us = 0;
 };
 

@@ -204,7 +204,7 @@ void Engine::State::verify() {
   verifier->score(score_tasks_);
   figures_.verify_us = monotonic_us() - start_us;
   if (options.adaptive_k) learn_lengths();
-  learn_forecast();
+  learn_prompt_time();
 }
 
 // A logit that is not finite fails only its own request.

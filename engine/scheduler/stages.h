@@ -111,7 +111,7 @@ struct Engine::State {
   DeadlineLoad deadline_of(std::size_t i, std::int64_t now_us) const;
   void learn_mean_tokens();
   void look_at_deadlines();
-  void learn_forecast();
+  void learn_prompt_time();
   void list_proposed(std::size_t i);
   void choose_nodes();
   void accept_one(std::size_t i);
@@ -138,7 +138,6 @@ struct Engine::State {
   int n_since_told_ = 0;                 // steps since `cores` was told
   std::vector<DeadlineLoad> deadlines_;  // [n_running]; empty: no sequence has a target
   double mean_tokens_ = 1;               // that a step brings a running sequence, smoothed
-  double mean_draft_us_ = 0;             // of a step without prompts, smoothed; without reading what was committed
   PromptTimeEstimate prompt_time_{0.9};  // of the passes
   StepForecast forecast_;                // of this step
   Concessions concessions_;              // of this step, if a sequence has a target

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kStepsBetweenTelling = 16;
 constexpr std::int32_t kBackgroundPromptRows = 16;  // a request that comes waits for the running step
-constexpr double kKeepMean = 0.1;                   // weight of the latest step
+constexpr double kKeepMeanTokens = 0.1;             // weight of the latest step
 constexpr int kPriorSteps = 8;  // steps of its own with which a sequence counts as much as the others
 
 }  // namespace
@@ -63,7 +63,7 @@ void Engine::State::learn_mean_tokens() {
   }
   if (steps == 0) return;
   const double mean = std::max(1.0, static_cast<double>(tokens) / static_cast<double>(steps));
-  mean_tokens_ += kKeepMean * (mean - mean_tokens_);
+  mean_tokens_ += kKeepMeanTokens * (mean - mean_tokens_);
 }
 
 DeadlineLoad Engine::State::deadline_of(std::size_t i, std::int64_t now_us) const {
@@ -78,7 +78,6 @@ DeadlineLoad Engine::State::deadline_of(std::size_t i, std::int64_t now_us) cons
   load.remaining = running[i]->remaining();
   const int steps = std::max(0, figures.steps - 1);
   load.tokens_per_step = std::max(1.0, (load.n_done + kPriorSteps * mean_tokens_) / (steps + kPriorSteps));
-  if (figures.steps > 0) load.rows_per_step = 1 + static_cast<double>(figures.proposed) / figures.steps;
   if (has_begun && load.n_pending > 1) load.since_us = load.slo.ttft_us = 0;
   return load;
 }
@@ -91,8 +90,13 @@ void Engine::State::look_at_deadlines() {
   if (!options.deadlines || !any || !estimates_.knows_times()) return;
   const std::int64_t now_us = monotonic_us();
   learn_mean_tokens();
-  for (std::size_t i = 0; i < running.size(); ++i) deadlines_.push_back(deadline_of(i, now_us));
-  forecast_.decode_us = predict_decode_us(deadlines_, estimates_.curve(), mean_draft_us_);
+  std::int32_t rows = 0;
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    const RequestFigures& figures = running[i]->figures;
+    deadlines_.push_back(deadline_of(i, now_us));
+    rows += loads_[i].n_pending == 1 ? 1 + (figures.steps > 0 ? figures.proposed / figures.steps : 0) : 0;
+  }
+  forecast_.decode_us = estimates_.curve().pass_us(rows);
   forecast_.has_queue = request_queue.n_waiting() > 0;
   policy->concede(deadlines_, forecast_, options.prefill_chunk, concessions_);
   prompt_limit_ = concessions_.prompt_rows;
@@ -101,15 +105,9 @@ void Engine::State::look_at_deadlines() {
   }
 }
 
-// From a step without prompts, the time of drafting; from another, what a row of a prompt adds to a pass. Without the
-// prompt, the pass would have at least one row.
-void Engine::State::learn_forecast() {
-  if (!options.deadlines) return;
-  if (figures_.prefill_rows == 0) {
-    mean_draft_us_ += kKeepMean * (static_cast<double>(figures_.draft_us - read_us_) - mean_draft_us_);
-    return;
-  }
-  if (!estimates_.knows_times()) return;
+// What a row of a prompt adds to a pass: at least one row would be in it without the prompt.
+void Engine::State::learn_prompt_time() {
+  if (!options.deadlines || figures_.prefill_rows == 0 || !estimates_.knows_times()) return;
   const double decode_us = estimates_.curve().pass_us(std::max(1, figures_.verify_rows));
   prompt_time_.add(figures_.prefill_rows, static_cast<double>(figures_.verify_us) - decode_us,
                    figures_.verify_rows > 0);

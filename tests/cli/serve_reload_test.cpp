@@ -180,7 +180,7 @@ TEST_F(ServeReloadTest, ANewTierNeedsARestartAndAKeyForItDoesNotStopTheReload) {
     program.signal(SIGHUP);
     return testing::eventually([&] { return program.err().find(expected) != std::string::npos; });
   };
-  write(", \"batch: e2e=7200000\"", "a-key-that-is-kept slo_tiers=soon,batch\n");
+  write(", \"batch: e2e=1800000\"", "a-key-that-is-kept slo_tiers=soon,batch\n");
   EXPECT_TRUE(reloaded("reloaded; changed: the API keys")) << program.err();
   EXPECT_TRUE(testing::eventually([&] {
     return program.err().find("restart to change: slo.tiers") != std::string::npos;
@@ -188,7 +188,7 @@ TEST_F(ServeReloadTest, ANewTierNeedsARestartAndAKeyForItDoesNotStopTheReload) {
   EXPECT_EQ(status(port, "a-key-that-leaked-out", "soon"), 401);
   EXPECT_EQ(status(port, "a-key-that-is-kept", "soon"), 200);
   EXPECT_EQ(status(port, "a-key-that-is-kept", "batch"), 400) << "it is no tier of what runs";
-  write(", \"batch: e2e=7200000\"", "a-key-that-is-kept slo_tiers=soon,bath\n");
+  write(", \"batch: e2e=1800000\"", "a-key-that-is-kept slo_tiers=soon,bath\n");
   EXPECT_TRUE(reloaded("may ask for the tier 'bath', which slo.tiers has not")) << program.err();
   EXPECT_EQ(program.stop(), 0) << program.log();
 }

@@ -69,32 +69,6 @@ TEST(Deadlines, ASequenceWinsBackWhatItsStepsBringInLessThanItsTarget) {
   EXPECT_LT(slack_soon_us(load, kForecast), slack_us(load)) << "it falls further behind";
 }
 
-// Bug: the predicted step had no drafting, so prompts were read in the time that drafts then took.
-TEST(Deadlines, DraftingTimeCountsAgainstATarget) {
-  StepCurve curve;
-  curve.us.fill(30'000);
-  StepForecast forecast = kForecast;
-  const DeadlineLoad load = decoding();  // two tokens in 40 ms
-  forecast.decode_us = predict_decode_us(std::vector{load}, curve, /*draft_us=*/5'000);
-  EXPECT_DOUBLE_EQ(forecast.decode_us, 35'000);
-  EXPECT_TRUE(can_be_on_time(load, forecast));
-  forecast.decode_us = predict_decode_us(std::vector{load}, curve, /*draft_us=*/15'000);
-  EXPECT_FALSE(can_be_on_time(load, forecast));
-}
-
-// Bug: the rows of each sequence were rounded down, so that ten sequences with 2.9 proposed tokens had 30 rows.
-TEST(Deadlines, ThePassHasTheRowsOfAllProposals) {
-  StepCurve curve;
-  for (std::size_t row = 0; row < curve.us.size(); ++row) curve.us[row] = 1'000 * static_cast<double>(row + 1);
-  DeadlineLoad load = decoding();
-  load.rows_per_step = 3.9;
-  std::vector<DeadlineLoad> loads(10, load);
-  EXPECT_DOUBLE_EQ(predict_decode_us(loads, curve, 0), 39'000);
-  loads.push_back(prompt(300, 0));
-  EXPECT_DOUBLE_EQ(predict_decode_us(loads, curve, 0), 39'000) << "the pass of a step without prompts";
-  EXPECT_DOUBLE_EQ(predict_decode_us({}, curve, 0), 0);
-}
-
 TEST(Deadlines, PromptsWhoseRequestsKeepOthersWaitingAreRead) {
   StepForecast forecast = kForecast;
   forecast.has_queue = true;

@@ -214,24 +214,6 @@ TEST(DraftLength, GuessesAreProposedWhereADraftPassDoesNotPay) {
   EXPECT_FALSE(chosen_of_both({both(0.9, 0.9, /*n_guesses=*/1)}, cheap)[0].guessed) << "one guess is a short chain";
 }
 
-// A prompt makes its step long. If that counted, each token would seem to save a share of the prompt's time.
-TEST(DraftLength, WhatDraftingSavesBesideAPromptIsByThePrice) {
-  StepCurve curve;
-  for (std::int32_t row = 0; row < StepCurve::kRows; ++row) {
-    curve.us[static_cast<std::size_t>(row)] = 10'000 + 100.0 * row;
-  }
-  curve.more_row_us = 100;
-  curve.drafting.pass_us = 200;
-  const std::vector<DraftOutlook> outlooks(4, {8, 0.7});
-  constexpr double kPrice = 4 / 10'000.0;
-  std::vector<DraftLength> lengths;
-  const auto saved_us = [&](std::int32_t prompt_rows) {
-    return choose_draft_lengths(outlooks, prompt_rows, curve, lengths, kPrice).saved_us;
-  };
-  EXPECT_GT(saved_us(8), 0);
-  EXPECT_NEAR(saved_us(256), saved_us(8), 1e-6);
-}
-
 TEST(DraftLength, ASequenceWithoutADraftTakesItsGuesses) {
   DraftOutlook outlook;
   outlook.guesses = {3, 0.9, 0.9};
