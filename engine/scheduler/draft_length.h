@@ -25,11 +25,11 @@ class AcceptanceEstimate {
   // repeating.
   double alpha(std::uint64_t version) const { return first_.alpha(kept(version)); }
   double alpha_deeper(std::uint64_t version) const;
-  // True on every 31st call. The step then drafts even if that does not pay, since the text may have changed.
+  // True on every 32nd call. The step then drafts even if that does not pay, since the text may have changed.
   bool is_probe() { return ++asked_ % kProbeInterval == 0; }
 
  private:
-  static constexpr std::uint32_t kProbeInterval = 31;  // prime, or one of 2, 4, 8 or 16 sequences got all probes
+  static constexpr std::uint32_t kProbeInterval = 32;
   struct Rate {
     double accepted = 0, tested = 0;
     void add(double keep, std::int32_t more_accepted, std::int32_t more_tested);
