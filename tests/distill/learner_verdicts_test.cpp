@@ -171,7 +171,7 @@ TEST(Learner, ABadVersionIsGoneAlsoWhileTheDiskIsFull) {
 TEST(Learner, ABadFirstVersionGoesBackToTheBaseWeights) {
   House house;
   ReplayRecord lesson = answered(1);
-  DraftTrainer good({tiny_config(), 5, {.learning_rate = 5e-3}});
+  DraftTrainer good(tiny_config(), 5, {.learning_rate = 5e-3});
   for (int i = 0; i < 150; ++i) good.step(std::span(&lesson, 1));
   const auto staged = house.store.staging_folder("base");
   good.export_draft(staged);

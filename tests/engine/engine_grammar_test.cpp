@@ -50,7 +50,7 @@ struct Setting {
 };
 
 std::vector<Answer> answers_of(const SamplingParams& sampling, const Setting& setting,
-                               std::vector<std::int32_t> end_ids = {kEndToken}) {
+                               const std::vector<std::int32_t>& end_ids = {kEndToken}) {
   EngineOptions options;
   options.k = setting.k;
   options.max_running = setting.concurrency;

@@ -44,8 +44,8 @@ struct Drafted {
 };
 
 // Catches up completely, then proposes k tokens for each.
-inline std::vector<Proposal> propose(DraftModelProposer& proposer, std::vector<Drafted*> sequences, std::int32_t k,
-                                     std::int32_t width = 1) {
+inline std::vector<Proposal> propose(DraftModelProposer& proposer, const std::vector<Drafted*>& sequences,
+                                     std::int32_t k, std::int32_t width = 1) {
   std::vector<SequenceRef> refs;
   for (Drafted* sequence : sequences) refs.push_back(sequence->view());
   for (int i = 0; i < 20; ++i) proposer.catch_up(draft_tasks(refs), {16, 16});

@@ -153,8 +153,9 @@ TEST_F(DraftModelProposerTest, AfterAnAcceptedSiblingItProposesWhatANewOneWould)
 // ---- early stops ----
 
 // Proposes with this rule; `proposer` has caught up. `n_passes` gets what propose() returns.
-std::vector<Proposal> propose_until(DraftModelProposer& proposer, std::vector<Drafted*> sequences, const StopRule& stop,
-                                    std::int32_t most = 6, std::int32_t width = 1, std::int32_t* n_passes = nullptr) {
+std::vector<Proposal> propose_until(DraftModelProposer& proposer, const std::vector<Drafted*>& sequences,
+                                    const StopRule& stop, std::int32_t most = 6, std::int32_t width = 1,
+                                    std::int32_t* n_passes = nullptr) {
   std::vector<SequenceRef> refs;
   for (Drafted* sequence : sequences) {
     refs.push_back(sequence->view());
