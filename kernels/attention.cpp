@@ -91,8 +91,9 @@ void find_view(const AttentionRow& row, AttentionRowView& view) {
   }
 }
 
+// Of two rows of one sequence.
 bool see_one_cache(const AttentionRow& a, const AttentionRow& b) {
-  if (a.pages != b.pages || a.visible.data() != b.visible.data() || a.visible.size() != b.visible.size()) return false;
+  if (a.visible.data() != b.visible.data() || a.visible.size() != b.visible.size()) return false;
   return a.visible.empty() || a.n_committed == b.n_committed;
 }
 

@@ -27,8 +27,7 @@ constexpr std::array<std::pair<const char*, const char*>, 8> kDefinitions = {{
      "brought, each measured before it went live"},
     {"violation",
      "measured time / time asked for, the worst of time per token, time to the first token and time of the whole "
-     "answer; "
-     "met: at most 1"},
+     "answer; met: at most 1"},
 }};
 
 std::string shorten(double share, bool with_sign) {

@@ -12,12 +12,11 @@ using Paths = std::vector<std::filesystem::path>;
 
 TEST(OwnCgroups, AreTheOwnOneAndItsAncestorsTheNearestFirst) {
   const testing::TemporaryFolder folder;
-  const auto own = [&](const char* membership) { return own_cgroups(folder.write("own", membership), "/root"); };
-  EXPECT_EQ(own("4:memory:/other\n0::/a.slice/b.service\n"),
-            (Paths{"/root/a.slice/b.service", "/root/a.slice", "/root"}));
-  EXPECT_EQ(own("0::/\n"), Paths{"/root"}) << "in a container";
-  EXPECT_EQ(own("4:memory:/other\n"), Paths{"/root"}) << "only v1";
-  EXPECT_EQ(own_cgroups(folder.path() / "none", "/root"), Paths{"/root"}) << "no /proc";
+  const auto own = [&](const char* membership) { return own_cgroups(folder.write("own", membership), "/top"); };
+  EXPECT_EQ(own("4:memory:/other\n0::/a.slice/b.service\n"), (Paths{"/top/a.slice/b.service", "/top/a.slice", "/top"}));
+  EXPECT_EQ(own("0::/\n"), Paths{"/top"}) << "in a container";
+  EXPECT_EQ(own("4:memory:/other\n"), Paths{"/top"}) << "only v1";
+  EXPECT_EQ(own_cgroups(folder.path() / "none", "/top"), Paths{"/top"}) << "no /proc";
 }
 
 }  // namespace

@@ -73,13 +73,7 @@ TEST(LearnerOfADevice, PublishesWhatIsPackedAndPacksOnItsOwnThread) {
 // On a rollback the older version's image still exists, or was made when the watch began.
 TEST(LearnerOfADevice, ARollbackIsPackedToo) {
   DeviceHouse house;
-  {
-    auto learner = house.make_learner(*house.governor);
-    learner->start();
-    stream(*learner, 1, 160);
-    learner->stop();
-  }
-  const auto good = house.live_draft->get();
+  const auto good = learn_first(house);
   house.live_draft->set(house.adopt("sql", 77, good->number));
   auto no_training = make_steps_per_request_governor(0);
   auto learner = house.make_learner(*no_training);

@@ -198,4 +198,13 @@ inline void stream(Learner& learner, std::uint64_t first_id, int n) {
   ASSERT_TRUE(learner.wait_idle(kPatienceUs));
 }
 
+// A learner of its own learns from answers 1 to `n` and stops. Returns the version that then serves.
+inline std::shared_ptr<const DraftVersion> learn_first(House& house, int n = 160) {
+  auto learner = house.make_learner(*house.governor);
+  learner->start();
+  stream(*learner, 1, n);
+  learner->stop();
+  return house.live_draft->get();
+}
+
 }  // namespace slip::testing

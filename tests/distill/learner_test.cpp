@@ -191,12 +191,7 @@ TEST(Learner, ARecordThatTheDiskRefusesIsCountedAndTheNextIsKept) {
 // One step per request: a count of 80 after the restart shows that the optimizer's state was loaded.
 TEST(Learner, ARestartGoesOnWhereItStopped) {
   House house;
-  {
-    auto learner = house.make_learner(*house.governor);
-    learner->start();
-    stream(*learner, 1, 40);
-    learner->stop();
-  }
+  learn_first(house, 40);
   EXPECT_TRUE(std::filesystem::exists(house.options.optimizer_folder / "sql.opt"));
   const auto current = house.store.current("sql");
   ASSERT_TRUE(current.has_value());

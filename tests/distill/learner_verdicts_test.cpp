@@ -42,13 +42,7 @@ TEST(Learner, EveryDecisionHasItsFigures) {
 TEST(Learner, NegativeACandidateTrainedOnShuffledLabelsIsNeverPublished) {
   House house;
   house.options.trainer.scale_by_loss = false;  // or it would still get better on what it learned rightly before
-  {
-    auto learner = house.make_learner(*house.governor);
-    learner->start();
-    stream(*learner, 1, 160);
-    learner->stop();
-  }
-  const auto good = house.live_draft->get();
+  const auto good = learn_first(house);
   const double alpha = house.alpha(*good->weights);
   ASSERT_GT(alpha, 0.5);
   const std::size_t published = house.notebook.count("publish");
@@ -90,13 +84,7 @@ TEST(Learner, NegativeWeightsThatAreNotFiniteNeverLeave) {
 // A bad version that is live anyway (here: set by hand) is detected and rolled back.
 TEST(Learner, AForcedBadPublishIsRolledBack) {
   House house;
-  {
-    auto learner = house.make_learner(*house.governor);
-    learner->start();
-    stream(*learner, 1, 160);
-    learner->stop();
-  }
-  const auto good = house.live_draft->get();
+  const auto good = learn_first(house);
   const auto bad = house.adopt("sql", 77, good->number);
   house.live_draft->set(bad);
   auto no_training = make_steps_per_request_governor(0);
@@ -114,13 +102,7 @@ TEST(Learner, AForcedBadPublishIsRolledBack) {
 // looks like a sudden fall.
 TEST(Learner, ARollbackToThePredecessorKeepsItsAcceptance) {
   House house;
-  {
-    auto learner = house.make_learner(*house.governor);
-    learner->start();
-    stream(*learner, 1, 160);
-    learner->stop();
-  }
-  const auto good = house.live_draft->get();
+  const auto good = learn_first(house);
   ASSERT_GT(house.alpha(*good->weights), house.alpha(*house.base->weights) + 0.3);
   house.live_draft->set(house.adopt("sql", 77, good->number));
   auto no_training = make_steps_per_request_governor(0);
@@ -146,13 +128,7 @@ TEST(Learner, ARollbackToThePredecessorKeepsItsAcceptance) {
 // Regression: a full disk kept a bad version live: nothing was scored, and a rollback had to be written first.
 TEST(Learner, ABadVersionIsGoneAlsoWhileTheDiskIsFull) {
   House house;
-  {
-    auto learner = house.make_learner(*house.governor);
-    learner->start();
-    stream(*learner, 1, 160);
-    learner->stop();
-  }
-  const auto good = house.live_draft->get();
+  const auto good = learn_first(house);
   ASSERT_GT(house.alpha(*good->weights), 0.4);
   house.live_draft->set(house.adopt("sql", 77, good->number));
   house.options.disk = std::make_shared<DiskSpace>(house.folder.path(), 100, [] { return std::uint64_t{50}; });

@@ -45,6 +45,22 @@ class BackupTest : public ::testing::Test {
   static std::int64_t rows(const fs::path& file) {
     return Database(file, Database::Mode::kReadOnly).integer("SELECT COUNT(*) FROM requests");
   }
+  void record_fifty() const {
+    Ledger ledger(options_for(file_));
+    for (int i = 0; i < 50; ++i) ledger.record(sample_request("sql", kSampleStartUs + i * kSecondUs, 6, 4));
+  }
+  // Whether a process that backs up the ledger is killed at the fail point.
+  bool is_killed_at(const char* point) const {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      arm_fail_point(std::string(point) + ":1:kill");
+      back_up_ledger(file_, copy_);
+      ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  }
 
   TemporaryFolder folder_;
   const fs::path file_ = folder_ / "ledger.db", copy_ = folder_ / "copy.db";
@@ -162,20 +178,9 @@ TEST_F(BackupTest, AFileThatIsNoDatabaseStaysWhereItIs) {
 }
 
 TEST_F(BackupTest, KilledAtAnyPointTheCopyIsWholeOrNotThere) {
-  {
-    Ledger ledger(options_for(file_));
-    for (int i = 0; i < 50; ++i) ledger.record(sample_request("sql", kSampleStartUs + i * kSecondUs, 6, 4));
-  }
+  record_fifty();
   for (const char* point : {"backup.copy", "backup.fsync", "backup.rename"}) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      arm_fail_point(std::string(point) + ":1:kill");
-      back_up_ledger(file_, copy_);
-      ::_exit(0);
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << point;
+    ASSERT_TRUE(is_killed_at(point)) << point;
     EXPECT_FALSE(fs::exists(copy_)) << point;
     for (const char* suffix : {".part", ".part-journal", ".part-wal", ".part-shm"}) fs::remove(copy_.string() + suffix);
   }
@@ -184,21 +189,10 @@ TEST_F(BackupTest, KilledAtAnyPointTheCopyIsWholeOrNotThere) {
 
 // Bug: after Ctrl-C or a kill, copy.db.part stood in the way of every later backup.
 TEST_F(BackupTest, WhatAKilledBackupLeftIsReplaced) {
-  {
-    Ledger ledger(options_for(file_));
-    for (int i = 0; i < 50; ++i) ledger.record(sample_request("sql", kSampleStartUs + i * kSecondUs, 6, 4));
-  }
+  record_fifty();
   const fs::path part = copy_.string() + ".part";
   for (const char* point : {"backup.copy", "backup.fsync", "backup.rename"}) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      arm_fail_point(std::string(point) + ":1:kill");
-      back_up_ledger(file_, copy_);
-      ::_exit(0);
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    ASSERT_TRUE(WIFSIGNALED(status)) << point;
+    ASSERT_TRUE(is_killed_at(point)) << point;
     ASSERT_TRUE(fs::exists(part)) << point;
     std::ofstream(part.string() + "-journal") << "of the killed one";
     EXPECT_EQ(back_up_ledger(file_, copy_).requests, 50) << point;
