@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <functional>
+#include <limits>
 
 #include "common/error.h"
 #include "kernels/kernel_table.h"
@@ -50,9 +52,29 @@ struct SlotPlaces {
 };
 
 template <class Value>
+constexpr Value kNan = std::numeric_limits<Value>::quiet_NaN();
+template <>
+constexpr std::uint16_t kNan<std::uint16_t> = 0x7FC0;  // bfloat16
+
+bool is_finite(float value) {
+  return std::isfinite(value);
+}
+bool is_finite(std::uint16_t bf16) {
+  return (bf16 & 0x7F80U) != 0x7F80U;
+}
+
+// AMX multiplies the values of slots that a row does not see by zero, so all stored values are finite. Elements that
+// are not, in the cache's type, become zero, and the key becomes NaN: each row that sees the slot gets NaN, whatever
+// the instruction class. Devices store alike (RotateAndStore, kernels/cuda/rows.cuh).
+template <class Value>
 void store_head(const PagedKv& kv, const Value* k, const Value* v, const SlotPlaces<Value>& to) {
   for (int d = 0; d < kv.head_dim; ++d) to.key(d) = k[d];
   for (int d = 0; d < kv.head_dim; ++d) to.value(d) = v[d];
+  bool finite = true;  // without an early exit, which would keep the loop scalar
+  for (int d = 0; d < kv.head_dim; ++d) finite &= is_finite(v[d]);
+  if (finite) return;
+  for (int d = 0; d < kv.head_dim; ++d) to.key(d) = kNan<Value>;
+  for (int d = 0; d < kv.head_dim; ++d) to.value(d) = is_finite(v[d]) ? v[d] : Value{0};
 }
 template <class Value>
 void copy_head(const PagedKv& kv, const SlotPlaces<Value>& from, const SlotPlaces<Value>& to) {

@@ -3,8 +3,8 @@
 //
 // A tile's rows × heads are queries, sixteen per register, one per register row. Scores [queries, slots] = queries ·
 // keysᵀ and out [queries, dims] += weights · values read keys and values as the pages hold them. A product takes one
-// cycle per query. A query's arithmetic does not depend on the others in its register: where it sees nothing of a
-// block, its weights are zero and add nothing.
+// cycle per query. A query's arithmetic does not depend on the others in its register: its weights are zero for slots
+// that it does not see, and stored values are finite (store_kv()), so these add nothing.
 #pragma once
 
 #include "kernels/activations_body.h"

@@ -88,7 +88,7 @@ SLIP_LANES __m512i value_words(const SlotValues& first, const SlotValues& second
   return _mm512_mask_blend_epi16(0xAAAAAAAA, lower, upper);
 }
 
-// Masked values may be NaN and must be zeroed: 0 · NaN is NaN.
+// Slots outside the block's ranks may hold anything, so their values are zeroed: 0 · NaN is NaN.
 void copy_values(const AttentionTile& tile, const BlockSlots<kBlockSlots>& at, int first, Register* to) {
   const auto find = [&](int rank) {
     return rank >= at.begin && rank < at.n ? values_of(tile, at.slots[rank]) : SlotValues{nullptr, 0, 0};

@@ -41,6 +41,7 @@ class PagedSequence {
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), std::mt19937_64(page_seed));
     std::copy_n(order.begin(), n_pages_, pages_.begin());
+    unused_page_ = order.back();
     keys_ = random_floats(row * static_cast<std::size_t>(n_slots), 1);
     values_ = random_floats(row * static_cast<std::size_t>(n_slots), 2);
     for (int slot = 0; slot < n_slots; ++slot) store(slot, slot);
@@ -50,10 +51,18 @@ class PagedSequence {
     const auto at = static_cast<std::size_t>(from * shape_.n_kv_heads * shape_.head_dim);
     store(slot, &keys_[at], &values_[at]);
   }
-  // Makes a slot's key and value NaN.
+  // Makes a slot's key and value NaN, which store_kv() never does to a value.
   void poison(int slot) {
-    const std::vector<float> bad(static_cast<std::size_t>(shape_.n_kv_heads * shape_.head_dim), std::nanf(""));
-    store(slot, bad.data(), bad.data());
+    const int offset = slot % shape_.page_tokens;
+    copy_kv(kv(), unused_page_, offset, pages_[static_cast<std::size_t>(slot / shape_.page_tokens)], offset);
+  }
+  // Stores a slot's key and value again, with another number in one place of the value.
+  void store_with(float number, int slot, int kv_head, int d) {
+    const auto row = static_cast<std::size_t>(shape_.n_kv_heads * shape_.head_dim);
+    const float* value = &values_[static_cast<std::size_t>(slot) * row];
+    std::vector<float> changed(value, value + row);
+    changed[static_cast<std::size_t>(kv_head * shape_.head_dim + d)] = number;
+    store(slot, &keys_[static_cast<std::size_t>(slot) * row], changed.data());
   }
   PagedKv kv() const {
     return {memory_->data(),   static_cast<std::int64_t>(page_bytes_), shape_.dtype, shape_.n_kv_heads, shape_.head_dim,
@@ -75,6 +84,7 @@ class PagedSequence {
   AttentionShape shape_;
   std::size_t n_pages_, page_bytes_ = 0;
   std::vector<std::int32_t> pages_;
+  std::int32_t unused_page_ = 0;
   std::unique_ptr<AlignedBytes> memory_;
   std::vector<float> keys_, values_;
 };
@@ -199,6 +209,43 @@ inline std::vector<AttentionRow> tree_rows(const PagedSequence& sequence, const 
     rows.push_back({sequence.pages(), n_committed, i, std::span(tree).subspan(at, static_cast<std::size_t>(words))});
   }
   return rows;
+}
+
+// Eight rows whose sixth has a value that is not finite: as a chain, and as a tree in which only the sixth sees it.
+struct BrokenRow {
+  static constexpr int kCommitted = 40, kRows = 8, kBroken = 5, kDim = 7;
+  static std::vector<std::uint64_t> star() {
+    std::vector<std::uint64_t> tree;
+    for (int row = 0; row < kRows; ++row) tree.push_back(std::uint64_t{1} | std::uint64_t{1} << row);
+    return tree;
+  }
+};
+
+// The rows that do not see the broken row's slot and have other bits nevertheless. attend(kv, rows): rows' results.
+template <class Attend>
+int rows_with_a_trace(const AttentionShape& shape, float number, const Attend& attend) {
+  constexpr int kSlots = BrokenRow::kCommitted + BrokenRow::kRows;
+  const PagedSequence whole(shape, kSlots, 51);
+  PagedSequence broken(shape, kSlots, 51);
+  broken.store_with(number, BrokenRow::kCommitted + BrokenRow::kBroken, 0, BrokenRow::kDim);
+  const auto tree = BrokenRow::star();
+  int n = 0;
+  for (const bool is_chain : {true, false}) {
+    const auto out_of = [&](const PagedSequence& sequence) {
+      return attend(sequence.kv(), is_chain ? chain(sequence, BrokenRow::kCommitted, BrokenRow::kRows)
+                                            : tree_rows(sequence, tree, BrokenRow::kRows, 1, BrokenRow::kCommitted));
+    };
+    const std::vector<float> expected = out_of(whole), out = out_of(broken);
+    const std::size_t width = out.size() / BrokenRow::kRows;
+    for (int row = 0; row < BrokenRow::kRows; ++row) {
+      if (is_chain ? row >= BrokenRow::kBroken : row == BrokenRow::kBroken) continue;
+      const auto of_row = [&](const std::vector<float>& all) {
+        return std::span(all).subspan(static_cast<std::size_t>(row) * width, width);
+      };
+      n += same_bits(of_row(expected), of_row(out)) ? 0 : 1;
+    }
+  }
+  return n;
 }
 
 struct PathCase {

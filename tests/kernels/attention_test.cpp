@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <limits>
+
 #include "tests/kernels/attention_cases.h"
 
 namespace slip::kernels {
@@ -170,6 +172,36 @@ TEST_P(Attention, ScoresOfAnySizeStayFinite) {
       best = std::max(best, score);
     }
     for (int d = 0; d < 16; ++d) EXPECT_EQ(out[static_cast<std::size_t>(d)], sequence.value(winner, 0, d));
+  }
+}
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Bug: AMX multiplied a value that is not finite by the zero weights of the rows that do not see it: they became NaN.
+TEST_P(Attention, WhatALaterRowStoresLeavesNoTraceInEarlierOnes) {
+  for (const float bad : {std::nanf(""), kInfinity, -kInfinity, 3.4e38F}) {  // the last is infinite in bfloat16
+    for (const AttentionShape& s : {shape(), shape(8, 1, 40, 7)}) {
+      EXPECT_EQ(rows_with_a_trace(s, bad,
+                                  [&](const PagedKv& kv, const std::vector<AttentionRow>& rows) {
+                                    return attend(table(), s, kv, rows, 0, pool_);
+                                  }),
+                0)
+          << bad;
+    }
+  }
+}
+
+// Stored values are finite. The key of one that was not is NaN: rows that see it get NaN, as they do on a device.
+TEST_P(Attention, AValueThatIsNotFiniteMovesIntoItsKey) {
+  const AttentionShape s = shape(6, 2, 64);
+  const std::size_t width = 6 * 64;
+  for (const float bad : {std::nanf(""), kInfinity, -kInfinity}) {
+    PagedSequence sequence(s, 40, 52);
+    const auto whole = attend(table(), s, sequence.kv(), chain(sequence, 39, 1), 0, pool_);
+    sequence.store_with(bad, 20, /*kv_head=*/1, 3);
+    const auto broken = attend(table(), s, sequence.kv(), chain(sequence, 39, 1), 0, pool_);
+    EXPECT_TRUE(same_bits(std::span(whole).first(width / 2), std::span(broken).first(width / 2))) << "the other head";
+    EXPECT_TRUE(std::all_of(broken.begin() + width / 2, broken.end(), [](float x) { return std::isnan(x); })) << bad;
   }
 }
 

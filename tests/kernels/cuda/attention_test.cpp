@@ -225,5 +225,47 @@ TEST(CudaAttention, ActivationsAreTheResultRounded) {
   EXPECT_EQ(activations, packed_activations(out, 3, 384));
 }
 
+// Stores as the device does, by rotate_and_store() at an angle of zero.
+void store_by_kernel(const PagedKv& kv, std::int32_t page, int offset, const float* k, const float* v) {
+  const int width = kv.n_kv_heads * kv.head_dim;
+  std::vector<float> qkv(k, k + width);
+  qkv.insert(qkv.end(), v, v + width);
+  const auto half = static_cast<std::size_t>(kv.head_dim / 2);
+  const std::vector<float> one(half, 1.0F), zero(half, 0.0F);
+  const std::int32_t position = 0;
+  const DeviceRow row{&page, nullptr, 0, offset};
+  const RotateAndStore job{
+      qkv.data(),
+      2 * width,
+      /*n_heads=*/0,
+      {static_cast<std::uint16_t*>(kv.base), kv.page_stride_bytes / 2, kv.n_kv_heads, kv.head_dim, kv.page_tokens},
+      &row,
+      &position,
+      one.data(),
+      zero.data()};
+  run_on_host<kRowThreads>({1, head_groups(job)}, [&](const RowBlock& block) { rotate_and_store(block, job); });
+}
+
+int traces_in_other_rows(decltype(&store_kv) store, float number, const Way& way) {
+  AttentionShape shape = shape_of(6, 2, 64);
+  shape.store = store;
+  return rows_with_a_trace(shape, number, [&](const PagedKv& kv, const std::vector<AttentionRow>& rows) {
+    return attend_on_host(shape, kv, rows, 0, way);
+  });
+}
+
+// Attention multiplies a value by the zero weights of the rows that do not see it. So rotate_and_store() stores finite
+// ones only.
+TEST(CudaAttention, WhatALaterRowStoresLeavesNoTraceInEarlierOnes) {
+  for (const float bad : {std::nanf(""), infinity(), -infinity(), 3.4e38F}) {  // the last is infinite in bfloat16
+    for (const Way& way : {Way{}, Way{false, 8, 2}})
+      EXPECT_EQ(traces_in_other_rows(store_by_kernel, bad, way), 0) << bad;
+  }
+}
+
+TEST(CudaAttentionNegative, AStoredValueThatIsNotFiniteReachesOtherRows) {
+  EXPECT_GT(traces_in_other_rows(store_device_kv, std::nanf(""), {}), 0);
+}
+
 }  // namespace
 }  // namespace slip::kernels::cuda
