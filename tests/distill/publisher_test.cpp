@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "common/fail_point.h"
 #include "tests/distill/learner_fixture.h"
 
 namespace slip {
@@ -131,6 +132,19 @@ TEST_F(PublisherTest, TheBaseDraftIsServedAgainAlthoughItsFilesCannotBeRead) {
   std::filesystem::create_symlink(folder.filename(), folder);  // to itself
   publisher_.roll_back(topic_, CanaryVerdict(), /*to_base=*/true);
   EXPECT_EQ(house_.live_draft->get()->weights, house_.base->weights);
+}
+
+// Regression: the copies of the base draft's files stayed in the store until a restart, and so filled a full disk.
+TEST_F(PublisherTest, ARollbackThatTheDiskRefusesLeavesNoFiles) {
+  enrol_serving(store_version("base", house_.base->number));
+  arm_fail_point("publish.meta.write:1:enospc");
+  publisher_.roll_back(topic_, CanaryVerdict(), /*to_base=*/true);
+  arm_fail_point("");
+  EXPECT_EQ(house_.live_draft->get()->weights, house_.base->weights);
+  EXPECT_EQ(house_.store.current("sql")->version, 1U) << "the disk refused the change";
+  for (const auto& entry : std::filesystem::directory_iterator(house_.store.root())) {
+    EXPECT_FALSE(entry.path().filename().string().starts_with(".staging-")) << entry.path();
+  }
 }
 
 // Regression: the next export had the evidence of the one that the disk refused as its own, and was published unscored.
