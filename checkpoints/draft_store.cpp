@@ -145,7 +145,12 @@ DraftMeta DraftStore::publish(const std::filesystem::path& staged, DraftMeta met
   if (is_new) root_folder_.sync("publish.root");
 
   const auto numbers = version_numbers(draft);
-  meta.version = std::max(numbers.empty() ? 0 : numbers.back(), current_number(draft)) + 1;
+  const std::uint64_t newest = std::max(numbers.empty() ? 0 : numbers.back(), current_number(draft));
+  if (newest == kMaxVersion) {
+    throw Error(ErrorCode::kIo, (draft.path() / version_name(newest)).string() + " has the largest number of a version",
+                "stop the service, then remove the folder, or the CURRENT that names it");
+  }
+  meta.version = newest + 1;
   meta.created_us = wall_us();
   meta.weights_sha256 = sha256_of(source.open_file(kWeightsFile).get(), staged.string());
   meta.rolled_back = meta.weights_retired = false;

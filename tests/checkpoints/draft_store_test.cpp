@@ -202,6 +202,18 @@ TEST_F(DraftStoreTest, ACurrentThatNamesNoVersionIsSaidOnce) {
   }
 }
 
+// Regression: the number after it was 0. CURRENT then named no version, so nothing that was published was served again.
+TEST_F(DraftStoreTest, AFolderWithTooLargeANumberIsNoVersion) {
+  DraftStore store(root_);
+  fs::create_directories(root_ / "sql" / "v18446744073709551615");
+  EXPECT_EQ(publish(store, "sql", "one").version, 1U);
+  ASSERT_TRUE(store.current("sql").has_value());
+  EXPECT_EQ(store.current("sql")->version, 1U);
+  fs::create_directories(root_ / "sql" / version_name(kMaxVersion));
+  EXPECT_EQ(code_of([&] { publish(store, "sql", "two"); }), ErrorCode::kIo);
+  EXPECT_EQ(store.current("sql")->version, 1U) << "the largest number has none after it";
+}
+
 TEST_F(DraftStoreTest, RollsBackAndMarksTheBadVersion) {
   DraftStore store(root_);
   for (const char* weights : {"one", "two"}) publish(store, "sql", weights);
