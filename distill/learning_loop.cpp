@@ -28,6 +28,21 @@ double seconds(std::int64_t us) {
   return static_cast<double>(us) / 1e6;
 }
 
+// Adds the CPU time of this thread during its life to a sum of seconds, however its scope is left.
+class CpuSeconds {
+ public:
+  explicit CpuSeconds(double& sum) : sum_(sum) {}
+  ~CpuSeconds() { sum_ += so_far(); }
+  CpuSeconds(const CpuSeconds&) = delete;
+  CpuSeconds& operator=(const CpuSeconds&) = delete;
+
+  double so_far() const { return seconds(thread_cpu_us() - began_us_); }
+
+ private:
+  double& sum_;
+  const std::int64_t began_us_ = thread_cpu_us();
+};
+
 void end_spell(const TopicState& topic, FailureSpell& spell, const char* doing) {
   if (spell.n == 0) return;
   log_info("learning: " + topic.topic + ": " + doing + " works again, after " + std::to_string(spell.n) +
@@ -311,7 +326,7 @@ std::optional<Request> LearningLoop::next_sample() {
 
 void LearningLoop::score_next() {
   TopicState& topic = *next_;
-  const std::int64_t began_us = thread_cpu_us();
+  const CpuSeconds spent(topic.figures.scoring_s);
   ++topic.scored;
   try {
     if (!canary_.score_heldout(topic)) {
@@ -323,7 +338,6 @@ void LearningLoop::score_next() {
   } catch (const std::exception& error) {
     contain(topic, topic.scoring_failures, "scoring", error);
   }
-  topic.figures.scoring_s += seconds(thread_cpu_us() - began_us);
 }
 
 // ---- training ----
@@ -340,12 +354,13 @@ std::vector<ReplayRecord> LearningLoop::next_batch(TopicState& topic) {
   return batch;
 }
 
+// An abandoned or failed step and the export after a step also cost time, so they count.
 void LearningLoop::train_step() {
   TopicState& topic = *next_;
   burst_steps_ = &topic == training_ && burst_steps_ < kBurstSteps ? burst_steps_ + 1 : 1;
   training_ = &topic;
   topic.in_burst = true;
-  const std::int64_t began_us = thread_cpu_us();
+  const CpuSeconds spent(topic.figures.training_s);
   try {
     DraftTrainer& trainer = trainers_.take(topic.live_draft->name(), topic.live);
     if (unit_ended_) return;  // another trainer was saved to make room
@@ -355,7 +370,7 @@ void LearningLoop::train_step() {
     const TrainStep step = trainer.step(batch, [&] { return went_on = go_on_(); });
     if (!went_on) return;  // shutdown, or serving needs the core: nothing was changed
     end_spell(topic, topic.training_failures, "training");
-    count_step(topic, step, began_us);
+    count_step(topic, step, spent.so_far());
     export_when_due(topic, trainer);
   } catch (const std::exception& error) {
     ++topic.steps_done;  // otherwise the same failing step would run again and again
@@ -363,10 +378,8 @@ void LearningLoop::train_step() {
   }
 }
 
-void LearningLoop::count_step(TopicState& topic, const TrainStep& step, std::int64_t began_us) {
-  const double took = seconds(thread_cpu_us() - began_us);
-  topic.figures.training_s += took;
-  smooth(topic.step_seconds, took, kSecondsMemory);
+void LearningLoop::count_step(TopicState& topic, const TrainStep& step, double took_s) {
+  smooth(topic.step_seconds, took_s, kSecondsMemory);
   if (!step.skipped) smooth(topic.figures.loss, step.loss, kLossMemory);
   ++topic.steps_done;
   ++topic.steps_since_export;

@@ -8,8 +8,10 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <thread>
+#include <utility>
 
 #include "common/clock.h"
 #include "common/fail_point.h"
@@ -109,6 +111,36 @@ TEST(LearningLoop, ARestartBetweenPublicationsContinuesBothOptimizersBitForBit) 
   }
   EXPECT_TRUE(house.state_of("sql") == sql);
   EXPECT_TRUE(house.state_of("math") == math);
+}
+
+// Regression: the report took the time of abandoned steps and of exports for nothing, so learning looked cheaper than
+// it was.
+TEST(LearningLoop, AnAbandonedStepCountsAsTraining) {
+  House house;
+  const EarlierRecords none;
+  LearningLoop loop({house.options,
+                     house.topics,
+                     {nullptr, house.live_draft},
+                     house.base,
+                     house.store,
+                     house.replay,
+                     none,
+                     *house.governor,
+                     house.notebook,
+                     [] { return false; },
+                     [] {}});
+  for (std::uint64_t id = 1; id <= 16; ++id) {
+    ReplayRecord record = answered(id);
+    record.sequence = house.replay.append(record);
+    loop.take({std::move(record), true, false, monotonic_us()});
+  }
+  std::optional<LearningUnit> unit = loop.next_unit(/*may_train=*/true);
+  for (; unit && is_scoring(*unit); unit = loop.next_unit(/*may_train=*/true)) loop.run(*unit);
+  ASSERT_EQ(unit, LearningUnit::kTraining);
+  loop.run(*unit);
+  const TopicLearning figures = loop.figures(monotonic_us()).topics.at(0);
+  EXPECT_EQ(figures.optimizer_steps, 0U);
+  EXPECT_GT(figures.training_s, 0);
 }
 
 // A governor that allows as many steps as one export needs, and keeps the learning curve of the last call.
