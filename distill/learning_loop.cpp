@@ -2,6 +2,7 @@
 #include "distill/learning_loop.h"
 
 #include <algorithm>
+#include <deque>
 #include <exception>
 #include <limits>
 #include <string>
@@ -16,7 +17,9 @@ namespace {
 
 constexpr std::size_t kScoredTogether = 8;              // this number of waiting records is worth a lease
 constexpr std::int64_t kLongestUnscoredUs = 5'000'000;  // longest time that a record waits for others
-constexpr std::size_t kMaxUnscored = 128;    // waiting records of a topic in memory while the governor refuses
+constexpr std::size_t kMaxUnscored = 128;  // waiting records of a topic in memory while the governor refuses
+// Their answer tokens, each with a distribution of about 320 bytes: 42 MB. The newest record may always wait.
+constexpr std::size_t kMaxUnscoredTokens = std::size_t{128} * 1024;
 constexpr std::uint64_t kBurstSteps = 8;     // steps of one topic before another may have its turn
 constexpr std::uint64_t kScoredFirst = 4;    // a topic's first requests are always scored: they show what is to learn
 constexpr std::size_t kWatchedClosely = 48;  // requests after a publication that are all scored
@@ -42,6 +45,12 @@ class CpuSeconds {
   double& sum_;
   const std::int64_t began_us_ = thread_cpu_us();
 };
+
+std::size_t answer_tokens(const std::deque<WaitingRecord>& waiting) {
+  std::size_t n = 0;
+  for (const WaitingRecord& one : waiting) n += one.record.target.size();
+  return n;
+}
 
 void end_spell(const TopicState& topic, FailureSpell& spell, const char* doing) {
   if (spell.n == 0) return;
@@ -147,9 +156,12 @@ void LearningLoop::take(WaitingRecord waiting) {
   if (record.processed_logits) return;  // drafts cannot be scored on it
   if (!worth_scoring(*topic)) return;
   topic->unscored.push_back(std::move(waiting));
-  if (topic->unscored.size() <= kMaxUnscored) return;
-  topic->unscored.pop_front();
-  ++topic->figures.records_unscored;
+  std::size_t n_tokens = answer_tokens(topic->unscored);
+  while (topic->unscored.size() > kMaxUnscored || (topic->unscored.size() > 1 && n_tokens > kMaxUnscoredTokens)) {
+    n_tokens -= topic->unscored.front().record.target.size();
+    topic->unscored.pop_front();
+    ++topic->figures.records_unscored;
+  }
 }
 
 void LearningLoop::forget(const PurgeScope& scope) {
