@@ -307,13 +307,20 @@ std::filesystem::path DraftStore::folder(const std::string& draft, std::uint64_t
   return root() / draft / name;
 }
 
+// 0 if there are none, or no regular file: one damaged version must not keep all others on the disk.
+std::uint64_t DraftStore::weight_bytes(const StoreFolder& draft, std::uint64_t version) {
+  try {
+    const StoreFolder folder = draft.child(version_name(version));
+    return folder.contains(kWeightsFile) ? stamp_of(folder.open_file(kWeightsFile)).bytes : 0;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
 std::uint64_t DraftStore::weight_bytes(const std::string& draft) const {
   std::uint64_t bytes = 0;
   const StoreFolder folder = draft_folder(draft);
-  for (const auto version : version_numbers(folder)) {
-    const StoreFolder version_folder = folder.child(version_name(version));
-    if (version_folder.contains(kWeightsFile)) bytes += stamp_of(version_folder.open_file(kWeightsFile)).bytes;
-  }
+  for (const auto version : version_numbers(folder)) bytes += weight_bytes(folder, version);
   return bytes;
 }
 
@@ -328,11 +335,10 @@ void DraftStore::apply_retention(const std::string& draft, std::uint64_t live, s
   std::vector<StoredVersion> stored;
   for (const auto& meta : versions(draft)) {
     if (meta.weights_retired) continue;
-    const StoreFolder version_folder = folder.child(version_name(meta.version));
-    if (!version_folder.contains(kWeightsFile)) continue;
+    const std::uint64_t bytes = weight_bytes(folder, meta.version);
+    if (bytes == 0) continue;
     const bool is_protected =
         meta.version == live || meta.version == current_version || meta.version == last_known_good;
-    const std::uint64_t bytes = stamp_of(version_folder.open_file(kWeightsFile)).bytes;
     stored.push_back({meta.version, meta.created_us, bytes, is_protected});
   }
   const std::int64_t now = calendar_.believe(wall_us(), monotonic_us());

@@ -248,6 +248,22 @@ TEST_F(DraftStoreTest, RetirementKeepsTheRecordAndTheNumbers) {
   EXPECT_EQ(publish(store, "sql", "five").version, 5U);
 }
 
+// Regression: one version whose weights are no file kept the weights of all drafts on the disk.
+TEST_F(DraftStoreTest, ADamagedVersionKeepsNoOtherFromBeingRetired) {
+  RetentionPolicy policy;
+  policy.keep_last = 1;
+  policy.keep_younger_than_us = -1;  // nothing is young
+  DraftStore store(root_, policy);
+  for (const char* weights : {"one", "two", "three"}) publish(store, "sql", weights);
+  fs::create_directories(root_ / "math" / "v000001" / "model.safetensors");
+  const fs::path own = root_ / "sql" / "v000001" / "model.safetensors";
+  fs::remove(own);
+  fs::create_directory(own);
+  store.apply_retention("sql", /*live=*/3, /*last_known_good=*/0);
+  EXPECT_FALSE(fs::exists(root_ / "sql" / "v000002" / "model.safetensors"));
+  EXPECT_TRUE(fs::exists(root_ / "sql" / "v000003" / "model.safetensors"));
+}
+
 // The limit was passed over without a word when no version could be deleted.
 TEST_F(DraftStoreTest, NeededVersionsBeyondTheLimitAreKeptAndSaidOnce) {
   RetentionPolicy policy;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 
@@ -165,13 +166,19 @@ TEST_F(PublisherTest, AnExportAfterOneThatWasNotPublishedNeedsEvidenceOfItsOwn) 
 
 // Regression: the error reached the learning loop after the version was live, and cost the topic its trainer.
 TEST_F(PublisherTest, APublicationSucceedsAlthoughNoOldVersionCanBeDeleted) {
+  for (int i = 0; i < 9; ++i) {  // one more than the policy keeps whatever their age
+    DraftMeta old = store_version("base", house_.base->number);
+    old.created_us = 1;
+    std::ofstream(house_.store.folder("sql", old.version) / "meta.json") << to_json(old);
+  }
   publisher_.enrol(topic_);
   make_candidate();
-  // Retention adds up the weight files of all drafts, and refuses what is no file.
-  std::filesystem::create_directories(house_.store.folder("math", 1) / "model.safetensors");
+  arm_fail_point("retire.meta.write:1:enospc");
   publisher_.publish(topic_, CanaryVerdict());
-  EXPECT_EQ(house_.live_draft->get()->number, 1U);
-  EXPECT_EQ(house_.store.current("sql")->version, 1U);
+  arm_fail_point("");
+  EXPECT_EQ(house_.live_draft->get()->number, 10U);
+  EXPECT_EQ(house_.store.current("sql")->version, 10U);
+  EXPECT_FALSE(house_.store.versions("sql").front().weights_retired) << "the disk refused it";
 }
 
 }  // namespace
