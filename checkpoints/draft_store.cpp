@@ -100,10 +100,15 @@ DraftStore::DraftStore(const std::filesystem::path& root, RetentionPolicy policy
   sweep();
 }
 
-// Removes leftovers of a crash. A draft that cannot be swept is skipped, so that opening still succeeds.
+// Removes leftovers of a crash. What cannot be swept is skipped, so that opening still succeeds.
 void DraftStore::sweep() const {
   for (const auto& name : root_folder_.names()) {
-    if (name.starts_with(kStagingPrefix)) root_folder_.remove(name);
+    if (!name.starts_with(kStagingPrefix)) continue;
+    try {
+      root_folder_.remove(name);
+    } catch (const Error& error) {
+      log_warn("draft store: " + error.message());
+    }
   }
   for (const auto& name : drafts()) {
     try {

@@ -297,6 +297,16 @@ TEST_F(DraftStoreTest, SweepsWhatACrashLeft) {
   EXPECT_EQ(store.current("sql")->version, 1U);
 }
 
+// Regression: a service did not start.
+TEST_F(DraftStoreTest, ALeftoverThatCannotBeRemovedIsLeftThere) {
+  { DraftStore store(root_); }
+  fs::path deep = root_ / ".staging-sql-1-1";
+  for (int i = 0; i < 20; ++i) deep /= "folder";
+  fs::create_directories(deep);
+  DraftStore store(root_);
+  EXPECT_EQ(publish(store, "sql", "one").version, 1U);
+}
+
 TEST_F(DraftStoreTest, StagingFoldersAreFreshAndDistinct) {
   DraftStore store(root_);
   const auto one = store.staging_folder("sql"), two = store.staging_folder("sql");
