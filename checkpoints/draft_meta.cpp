@@ -124,8 +124,8 @@ std::optional<std::uint64_t> parse_version_name(std::string_view name) {
   if (name.empty() || name.front() != 'v') return std::nullopt;
   std::uint64_t version = 0;
   const auto parsed = std::from_chars(name.data() + 1, name.data() + name.size(), version);
-  if (parsed.ec != std::errc{} || version == 0 || version_name(version) != name) return std::nullopt;
-  return version;
+  const bool is_number = parsed.ec == std::errc{} && version > 0 && version <= kMaxVersion;
+  return is_number && version_name(version) == name ? std::optional(version) : std::nullopt;
 }
 
 }  // namespace slip

@@ -41,9 +41,11 @@ std::string parent_draft_of(const DraftMeta& meta);
 
 bool is_valid_draft_name(const std::string& name);
 
+// The largest number of a version. No service publishes so many. A folder with a larger number is no version.
+inline constexpr std::uint64_t kMaxVersion = (std::uint64_t{1} << 62) - 1;
 // The folder name of a version: 42 is "v000042".
 std::string version_name(std::uint64_t version);
-// Accepts only the spelling of version_name().
+// Accepts only the spelling of version_name(), from 1 to kMaxVersion.
 std::optional<std::uint64_t> parse_version_name(std::string_view name);
 
 }  // namespace slip

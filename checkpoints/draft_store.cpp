@@ -100,10 +100,15 @@ DraftStore::DraftStore(const std::filesystem::path& root, RetentionPolicy policy
   sweep();
 }
 
-// Removes leftovers of a crash. A draft that cannot be swept is skipped, so that opening still succeeds.
+// Removes leftovers of a crash. What cannot be swept is skipped, so that opening still succeeds.
 void DraftStore::sweep() const {
   for (const auto& name : root_folder_.names()) {
-    if (name.starts_with(kStagingPrefix)) root_folder_.remove(name);
+    if (!name.starts_with(kStagingPrefix)) continue;
+    try {
+      root_folder_.remove(name);
+    } catch (const Error& error) {
+      log_warn("draft store: " + error.message());
+    }
   }
   for (const auto& name : drafts()) {
     try {
@@ -145,7 +150,12 @@ DraftMeta DraftStore::publish(const std::filesystem::path& staged, DraftMeta met
   if (is_new) root_folder_.sync("publish.root");
 
   const auto numbers = version_numbers(draft);
-  meta.version = std::max(numbers.empty() ? 0 : numbers.back(), current_number(draft)) + 1;
+  const std::uint64_t newest = std::max(numbers.empty() ? 0 : numbers.back(), current_number(draft));
+  if (newest == kMaxVersion) {
+    throw Error(ErrorCode::kIo, (draft.path() / version_name(newest)).string() + " has the largest number of a version",
+                "stop the service, then remove the folder, or the CURRENT that names it");
+  }
+  meta.version = newest + 1;
   meta.created_us = wall_us();
   meta.weights_sha256 = sha256_of(source.open_file(kWeightsFile).get(), staged.string());
   meta.rolled_back = meta.weights_retired = false;
@@ -302,13 +312,20 @@ std::filesystem::path DraftStore::folder(const std::string& draft, std::uint64_t
   return root() / draft / name;
 }
 
+// 0 if there are none, or no regular file: one damaged version must not keep all others on the disk.
+std::uint64_t DraftStore::weight_bytes(const StoreFolder& draft, std::uint64_t version) {
+  try {
+    const StoreFolder folder = draft.child(version_name(version));
+    return folder.contains(kWeightsFile) ? stamp_of(folder.open_file(kWeightsFile)).bytes : 0;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
 std::uint64_t DraftStore::weight_bytes(const std::string& draft) const {
   std::uint64_t bytes = 0;
   const StoreFolder folder = draft_folder(draft);
-  for (const auto version : version_numbers(folder)) {
-    const StoreFolder version_folder = folder.child(version_name(version));
-    if (version_folder.contains(kWeightsFile)) bytes += stamp_of(version_folder.open_file(kWeightsFile)).bytes;
-  }
+  for (const auto version : version_numbers(folder)) bytes += weight_bytes(folder, version);
   return bytes;
 }
 
@@ -323,11 +340,10 @@ void DraftStore::apply_retention(const std::string& draft, std::uint64_t live, s
   std::vector<StoredVersion> stored;
   for (const auto& meta : versions(draft)) {
     if (meta.weights_retired) continue;
-    const StoreFolder version_folder = folder.child(version_name(meta.version));
-    if (!version_folder.contains(kWeightsFile)) continue;
+    const std::uint64_t bytes = weight_bytes(folder, meta.version);
+    if (bytes == 0) continue;
     const bool is_protected =
         meta.version == live || meta.version == current_version || meta.version == last_known_good;
-    const std::uint64_t bytes = stamp_of(version_folder.open_file(kWeightsFile)).bytes;
     stored.push_back({meta.version, meta.created_us, bytes, is_protected});
   }
   const std::int64_t now = calendar_.believe(wall_us(), monotonic_us());

@@ -74,6 +74,7 @@ class DraftStore {
   void verify_weights(const StoreFolder& version_folder, const DraftMeta& meta) const;
   std::optional<DraftMeta> newest_intact(const StoreFolder& folder, const std::string& draft,
                                          const std::set<std::uint64_t>& except = {}) const;
+  static std::uint64_t weight_bytes(const StoreFolder& draft, std::uint64_t version);
   std::uint64_t weight_bytes(const std::string& draft) const;
   void sweep() const;
   void say_if_over(std::uint64_t bytes);

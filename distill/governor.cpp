@@ -112,6 +112,7 @@ class SlackGovernor final : public Governor {
     return decide_cadence(steps_per_request_, topic);
   }
   bool engine_idle() const noexcept override { return units_.engine_idle(); }
+  std::int64_t idle_us() const noexcept override { return units_.idle_us(); }
   double share_of_service() const noexcept override { return units_.share_of_service(); }
   double cost_tokens_per_s() const noexcept override { return units_.cost_tokens_per_s(); }
   const char* reason() const noexcept override { return units_.reason(); }

@@ -18,7 +18,7 @@ struct TopicLearning {
   std::uint64_t records_unscored = 0;     // dropped unscored, since too many waited
   std::uint64_t optimizer_steps = 0;      // since the start
   std::uint64_t trainer_restarts = 0;     // fresh optimizer states after failures and rollbacks
-  double training_s = 0, scoring_s = 0;   // seconds of the learner's thread
+  double training_s = 0, scoring_s = 0;   // CPU seconds of the learner's thread; exports are training
   double loss = 0;                        // smoothed over the latest steps, nats per row; 0: no step yet
   double lag_s = 0;                       // age of the oldest answer that no step could draw yet; 0: none
   double alpha_live = 0, alpha_base = 0;  // on the same text, with forgetting; 0: nothing scored yet

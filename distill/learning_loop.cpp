@@ -2,6 +2,7 @@
 #include "distill/learning_loop.h"
 
 #include <algorithm>
+#include <deque>
 #include <exception>
 #include <limits>
 #include <string>
@@ -16,7 +17,9 @@ namespace {
 
 constexpr std::size_t kScoredTogether = 8;              // this number of waiting records is worth a lease
 constexpr std::int64_t kLongestUnscoredUs = 5'000'000;  // longest time that a record waits for others
-constexpr std::size_t kMaxUnscored = 128;    // waiting records of a topic in memory while the governor refuses
+constexpr std::size_t kMaxUnscored = 128;  // waiting records of a topic in memory while the governor refuses
+// Their answer tokens, each with a distribution of about 320 bytes: 42 MB. The newest record may always wait.
+constexpr std::size_t kMaxUnscoredTokens = std::size_t{128} * 1024;
 constexpr std::uint64_t kBurstSteps = 8;     // steps of one topic before another may have its turn
 constexpr std::uint64_t kScoredFirst = 4;    // a topic's first requests are always scored: they show what is to learn
 constexpr std::size_t kWatchedClosely = 48;  // requests after a publication that are all scored
@@ -26,6 +29,27 @@ constexpr double kSecondsMemory = 0.9;       // decay of the smoothed step time
 
 double seconds(std::int64_t us) {
   return static_cast<double>(us) / 1e6;
+}
+
+// Adds the CPU time of this thread during its life to a sum of seconds, however its scope is left.
+class CpuSeconds {
+ public:
+  explicit CpuSeconds(double& sum) : sum_(sum) {}
+  ~CpuSeconds() { sum_ += so_far(); }
+  CpuSeconds(const CpuSeconds&) = delete;
+  CpuSeconds& operator=(const CpuSeconds&) = delete;
+
+  double so_far() const { return seconds(thread_cpu_us() - began_us_); }
+
+ private:
+  double& sum_;
+  const std::int64_t began_us_ = thread_cpu_us();
+};
+
+std::size_t answer_tokens(const std::deque<WaitingRecord>& waiting) {
+  std::size_t n = 0;
+  for (const WaitingRecord& one : waiting) n += one.record.target.size();
+  return n;
 }
 
 void end_spell(const TopicState& topic, FailureSpell& spell, const char* doing) {
@@ -132,9 +156,12 @@ void LearningLoop::take(WaitingRecord waiting) {
   if (record.processed_logits) return;  // drafts cannot be scored on it
   if (!worth_scoring(*topic)) return;
   topic->unscored.push_back(std::move(waiting));
-  if (topic->unscored.size() <= kMaxUnscored) return;
-  topic->unscored.pop_front();
-  ++topic->figures.records_unscored;
+  std::size_t n_tokens = answer_tokens(topic->unscored);
+  while (topic->unscored.size() > kMaxUnscored || (topic->unscored.size() > 1 && n_tokens > kMaxUnscoredTokens)) {
+    n_tokens -= topic->unscored.front().record.target.size();
+    topic->unscored.pop_front();
+    ++topic->figures.records_unscored;
+  }
 }
 
 void LearningLoop::forget(const PurgeScope& scope) {
@@ -311,7 +338,7 @@ std::optional<Request> LearningLoop::next_sample() {
 
 void LearningLoop::score_next() {
   TopicState& topic = *next_;
-  const std::int64_t began_us = thread_cpu_us();
+  const CpuSeconds spent(topic.figures.scoring_s);
   ++topic.scored;
   try {
     if (!canary_.score_heldout(topic)) {
@@ -323,7 +350,6 @@ void LearningLoop::score_next() {
   } catch (const std::exception& error) {
     contain(topic, topic.scoring_failures, "scoring", error);
   }
-  topic.figures.scoring_s += seconds(thread_cpu_us() - began_us);
 }
 
 // ---- training ----
@@ -340,12 +366,13 @@ std::vector<ReplayRecord> LearningLoop::next_batch(TopicState& topic) {
   return batch;
 }
 
+// An abandoned or failed step and the export after a step also cost time, so they count.
 void LearningLoop::train_step() {
   TopicState& topic = *next_;
   burst_steps_ = &topic == training_ && burst_steps_ < kBurstSteps ? burst_steps_ + 1 : 1;
   training_ = &topic;
   topic.in_burst = true;
-  const std::int64_t began_us = thread_cpu_us();
+  const CpuSeconds spent(topic.figures.training_s);
   try {
     DraftTrainer& trainer = trainers_.take(topic.live_draft->name(), topic.live);
     if (unit_ended_) return;  // another trainer was saved to make room
@@ -355,7 +382,7 @@ void LearningLoop::train_step() {
     const TrainStep step = trainer.step(batch, [&] { return went_on = go_on_(); });
     if (!went_on) return;  // shutdown, or serving needs the core: nothing was changed
     end_spell(topic, topic.training_failures, "training");
-    count_step(topic, step, began_us);
+    count_step(topic, step, spent.so_far());
     export_when_due(topic, trainer);
   } catch (const std::exception& error) {
     ++topic.steps_done;  // otherwise the same failing step would run again and again
@@ -363,10 +390,8 @@ void LearningLoop::train_step() {
   }
 }
 
-void LearningLoop::count_step(TopicState& topic, const TrainStep& step, std::int64_t began_us) {
-  const double took = seconds(thread_cpu_us() - began_us);
-  topic.figures.training_s += took;
-  smooth(topic.step_seconds, took, kSecondsMemory);
+void LearningLoop::count_step(TopicState& topic, const TrainStep& step, double took_s) {
+  smooth(topic.step_seconds, took_s, kSecondsMemory);
   if (!step.skipped) smooth(topic.figures.loss, step.loss, kLossMemory);
   ++topic.steps_done;
   ++topic.steps_since_export;

@@ -96,7 +96,7 @@ class LearningLoop {
   void score_next();
   void train_step();
   std::vector<ReplayRecord> next_batch(TopicState& topic);
-  void count_step(TopicState& topic, const TrainStep& step, std::int64_t began_us);
+  void count_step(TopicState& topic, const TrainStep& step, double took_s);
   void export_when_due(TopicState& topic, DraftTrainer& trainer);
   void contain(TopicState& topic, FailureSpell& spell, const char* doing, const std::exception& error);
   TopicProgress progress_of(const TopicState& topic) const;

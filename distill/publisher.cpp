@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distill/publisher.h"
 
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -180,7 +181,10 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
   try {
     if (options_.pack) image = options_.pack(*candidate.weights);
     if (options_.before_write) options_.before_write();
-    meta = write(candidate, before.folder, meta);
+    meta = write(meta, [&](const std::filesystem::path& folder) {
+      candidate.exported->write(folder);
+      copy_tokenizer(before.folder, folder);
+    });
   } catch (const Error& error) {
     return report_unpublished(topic, verdict, error);
   }
@@ -201,13 +205,13 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
   apply_retention(meta, before.name == meta.draft ? before.number : 0);
 }
 
-DraftMeta Publisher::write(const Candidate& candidate, const std::filesystem::path& tokenizer, const DraftMeta& meta) {
+// `fill` writes the version's files into the folder. If anything fails, the folder is removed: it could fill the disk.
+DraftMeta Publisher::write(const DraftMeta& meta, const std::function<void(const std::filesystem::path&)>& fill) {
   const auto staged = store_.staging_folder(meta.draft);
   try {
-    candidate.exported->write(staged);
-    copy_tokenizer(tokenizer, staged);
+    fill(staged);
     return store_.publish(staged, meta);
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     remove_quietly(staged);
     throw;
   }
@@ -259,16 +263,16 @@ DraftSource Publisher::restore(TopicState& topic, const DraftSource& previous) {
     store_.set_current(draft, previous.number);
     return previous;
   }
-  const auto staged = store_.staging_folder(draft);
-  copy_tokenizer(previous.folder, staged);
-  for (const char* name : {"config.json", "model.safetensors"}) copy_if_there(previous.folder, staged, name);
   DraftMeta meta;
   meta.draft = draft;
   meta.topic = topic.topic;
   meta.parent = previous.number;
   meta.parent_draft = previous.name;
   meta.reason = "rollback";
-  meta = store_.publish(staged, meta);
+  meta = write(meta, [&](const std::filesystem::path& folder) {
+    copy_tokenizer(previous.folder, folder);
+    for (const char* name : {"config.json", "model.safetensors"}) copy_if_there(previous.folder, folder, name);
+  });
   decisions_.on_published(meta);
   DraftSource restored = previous;
   restored.name = draft;

@@ -52,7 +52,7 @@ class Publisher {
  private:
   std::optional<DraftSource> predecessor(const TopicState& topic, const DraftMeta& meta) const;
   void restart_trainer(TopicState& topic);
-  DraftMeta write(const Candidate& candidate, const std::filesystem::path& tokenizer, const DraftMeta& meta);
+  DraftMeta write(const DraftMeta& meta, const std::function<void(const std::filesystem::path&)>& fill);
   void apply_retention(const DraftMeta& live, std::uint64_t last_known_good);
   void keep_lineage(const TopicState& topic, const DraftSource& before);
   void decide(TopicState& topic, const std::string& kind, const CanaryVerdict& verdict, std::uint64_t version);

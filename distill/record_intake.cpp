@@ -160,7 +160,7 @@ void RecordIntake::append(ReplayRecord& record) {
     complain(error);
   }
   record.sequence = next;
-  wasted_.fetch_add(record.target.size(), std::memory_order_relaxed);
+  wasted_.fetch_add(static_cast<std::uint64_t>(record.steps), std::memory_order_relaxed);  // its observations
 }
 
 void RecordIntake::complain(const std::exception& error) {

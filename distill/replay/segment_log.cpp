@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "common/error.h"
@@ -28,7 +29,10 @@ SegmentLog::SegmentLog(std::filesystem::path folder, std::uint64_t segment_bytes
   Skipped skipped;
   for (const auto& item : std::filesystem::directory_iterator(folder_)) {
     const std::string name = item.path().filename().string();
-    if (name.ends_with(".tmp")) std::filesystem::remove(item.path());  // an interrupted compaction
+    if (name.ends_with(".tmp")) {  // an interrupted compaction; a folder with content is not ours
+      std::error_code refused;
+      std::filesystem::remove(item.path(), refused);
+    }
     const auto number = segment_number(name);
     if (!number) continue;
     if (*number <= kMaxSegmentNumber) {

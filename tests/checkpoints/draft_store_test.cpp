@@ -202,6 +202,18 @@ TEST_F(DraftStoreTest, ACurrentThatNamesNoVersionIsSaidOnce) {
   }
 }
 
+// Regression: the number after it was 0. CURRENT then named no version, so nothing that was published was served again.
+TEST_F(DraftStoreTest, AFolderWithTooLargeANumberIsNoVersion) {
+  DraftStore store(root_);
+  fs::create_directories(root_ / "sql" / "v18446744073709551615");
+  EXPECT_EQ(publish(store, "sql", "one").version, 1U);
+  ASSERT_TRUE(store.current("sql").has_value());
+  EXPECT_EQ(store.current("sql")->version, 1U);
+  fs::create_directories(root_ / "sql" / version_name(kMaxVersion));
+  EXPECT_EQ(code_of([&] { publish(store, "sql", "two"); }), ErrorCode::kIo);
+  EXPECT_EQ(store.current("sql")->version, 1U) << "the largest number has none after it";
+}
+
 TEST_F(DraftStoreTest, RollsBackAndMarksTheBadVersion) {
   DraftStore store(root_);
   for (const char* weights : {"one", "two"}) publish(store, "sql", weights);
@@ -236,6 +248,22 @@ TEST_F(DraftStoreTest, RetirementKeepsTheRecordAndTheNumbers) {
   EXPECT_EQ(publish(store, "sql", "five").version, 5U);
 }
 
+// Regression: one version whose weights are no file kept the weights of all drafts on the disk.
+TEST_F(DraftStoreTest, ADamagedVersionKeepsNoOtherFromBeingRetired) {
+  RetentionPolicy policy;
+  policy.keep_last = 1;
+  policy.keep_younger_than_us = -1;  // nothing is young
+  DraftStore store(root_, policy);
+  for (const char* weights : {"one", "two", "three"}) publish(store, "sql", weights);
+  fs::create_directories(root_ / "math" / "v000001" / "model.safetensors");
+  const fs::path own = root_ / "sql" / "v000001" / "model.safetensors";
+  fs::remove(own);
+  fs::create_directory(own);
+  store.apply_retention("sql", /*live=*/3, /*last_known_good=*/0);
+  EXPECT_FALSE(fs::exists(root_ / "sql" / "v000002" / "model.safetensors"));
+  EXPECT_TRUE(fs::exists(root_ / "sql" / "v000003" / "model.safetensors"));
+}
+
 // The limit was passed over without a word when no version could be deleted.
 TEST_F(DraftStoreTest, NeededVersionsBeyondTheLimitAreKeptAndSaidOnce) {
   RetentionPolicy policy;
@@ -267,6 +295,16 @@ TEST_F(DraftStoreTest, SweepsWhatACrashLeft) {
   EXPECT_FALSE(fs::exists(root_ / "sql" / "v000001" / "meta.json.tmp"));
   EXPECT_TRUE(fs::exists(folder_));  // a link inside was removed, not followed
   EXPECT_EQ(store.current("sql")->version, 1U);
+}
+
+// Regression: a service did not start.
+TEST_F(DraftStoreTest, ALeftoverThatCannotBeRemovedIsLeftThere) {
+  { DraftStore store(root_); }
+  fs::path deep = root_ / ".staging-sql-1-1";
+  for (int i = 0; i < 20; ++i) deep /= "folder";
+  fs::create_directories(deep);
+  DraftStore store(root_);
+  EXPECT_EQ(publish(store, "sql", "one").version, 1U);
 }
 
 TEST_F(DraftStoreTest, StagingFoldersAreFreshAndDistinct) {

@@ -71,6 +71,19 @@ TEST(SlackGovernor, TrainsFreelyWhenNobodyIsServed) {
   EXPECT_TRUE(scene.governor->allow_unit(LearningUnit::kTraining));
 }
 
+// Regression: it told no idle time, so the learner never asked an idle target for further answers.
+TEST(SlackGovernor, TellsForHowLongTheEngineHasBeenIdle) {
+  now_us = 1'000'000'000;
+  kernels::ThreadPool pool(2);
+  CoreSharing cores(pool, /*leased_threads=*/1, test_clock);
+  const auto governor = make_slack_governor(0.05, 1.0, test_clock, &cores);
+  cores.begin_step({});
+  EXPECT_EQ(governor->idle_us(), 0);
+  cores.end_step(10'000, 1);
+  now_us += 2'000'000;
+  EXPECT_EQ(governor->idle_us(), 2'000'000);
+}
+
 // One busy client is not saturation: harmless training runs most of the time, except in quiet periods.
 TEST(SlackGovernor, HarmlessTrainingRuns) {
   Scene scene(0.05);

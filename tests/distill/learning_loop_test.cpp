@@ -8,8 +8,11 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <span>
 #include <thread>
+#include <utility>
 
 #include "common/clock.h"
 #include "common/fail_point.h"
@@ -109,6 +112,55 @@ TEST(LearningLoop, ARestartBetweenPublicationsContinuesBothOptimizersBitForBit) 
   }
   EXPECT_TRUE(house.state_of("sql") == sql);
   EXPECT_TRUE(house.state_of("math") == math);
+}
+
+// A loop of a house's only topic.
+LearningLoop make_loop(House& house, std::function<bool()> go_on) {
+  const EarlierRecords none;
+  return LearningLoop({house.options,
+                       house.topics,
+                       {nullptr, house.live_draft},
+                       house.base,
+                       house.store,
+                       house.replay,
+                       none,
+                       *house.governor,
+                       house.notebook,
+                       std::move(go_on),
+                       [] {}});
+}
+
+// Regression: the time of abandoned steps, of failed ones and of exports was not counted.
+TEST(LearningLoop, AnAbandonedStepCountsAsTraining) {
+  House house;
+  LearningLoop loop = make_loop(house, [] { return false; });
+  for (std::uint64_t id = 1; id <= 16; ++id) {
+    ReplayRecord record = answered(id);
+    record.sequence = house.replay.append(record);
+    loop.take({std::move(record), true, false, monotonic_us()});
+  }
+  std::optional<LearningUnit> unit = loop.next_unit(/*may_train=*/true);
+  for (; unit && is_scoring(*unit); unit = loop.next_unit(/*may_train=*/true)) loop.run(*unit);
+  ASSERT_EQ(unit, LearningUnit::kTraining);
+  loop.run(*unit);
+  const TopicLearning figures = loop.figures(monotonic_us()).topics.at(0);
+  EXPECT_EQ(figures.optimizer_steps, 0U);
+  EXPECT_GT(figures.training_s, 0);
+}
+
+// Regression: 128 records waited whatever their length, and long answers to a busy service took gigabytes.
+TEST(LearningLoop, LongAnswersThatWaitAreDroppedBeforeThereAreMany) {
+  House house;
+  LearningLoop loop = make_loop(house, [] { return true; });
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    ReplayRecord record = answered(id);
+    record.sequence = id;
+    record.target.resize(100'000);
+    loop.take({std::move(record), true, false, monotonic_us()});
+  }
+  const TopicLearning figures = loop.figures(monotonic_us()).topics.at(0);
+  EXPECT_EQ(figures.records_waiting, 1U);
+  EXPECT_EQ(figures.records_unscored, 2U);
 }
 
 // A governor that allows as many steps as one export needs, and keeps the learning curve of the last call.

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 
+#include "common/fail_point.h"
 #include "tests/distill/learner_fixture.h"
 
 namespace slip {
@@ -133,6 +135,19 @@ TEST_F(PublisherTest, TheBaseDraftIsServedAgainAlthoughItsFilesCannotBeRead) {
   EXPECT_EQ(house_.live_draft->get()->weights, house_.base->weights);
 }
 
+// Regression: the copies of the base draft's files stayed in the store until a restart, and so filled a full disk.
+TEST_F(PublisherTest, ARollbackThatTheDiskRefusesLeavesNoFiles) {
+  enrol_serving(store_version("base", house_.base->number));
+  arm_fail_point("publish.meta.write:1:enospc");
+  publisher_.roll_back(topic_, CanaryVerdict(), /*to_base=*/true);
+  arm_fail_point("");
+  EXPECT_EQ(house_.live_draft->get()->weights, house_.base->weights);
+  EXPECT_EQ(house_.store.current("sql")->version, 1U) << "the disk refused the change";
+  for (const auto& entry : std::filesystem::directory_iterator(house_.store.root())) {
+    EXPECT_FALSE(entry.path().filename().string().starts_with(".staging-")) << entry.path();
+  }
+}
+
 // Regression: the next export had the evidence of the one that the disk refused as its own, and was published unscored.
 TEST_F(PublisherTest, AnExportAfterOneThatWasNotPublishedNeedsEvidenceOfItsOwn) {
   const PackDraft refuses = [](const ModelWeights&) -> std::shared_ptr<const DeviceImage> {
@@ -151,13 +166,19 @@ TEST_F(PublisherTest, AnExportAfterOneThatWasNotPublishedNeedsEvidenceOfItsOwn) 
 
 // Regression: the error reached the learning loop after the version was live, and cost the topic its trainer.
 TEST_F(PublisherTest, APublicationSucceedsAlthoughNoOldVersionCanBeDeleted) {
+  for (int i = 0; i < 9; ++i) {  // one more than the policy keeps whatever their age
+    DraftMeta old = store_version("base", house_.base->number);
+    old.created_us = 1;
+    std::ofstream(house_.store.folder("sql", old.version) / "meta.json") << to_json(old);
+  }
   publisher_.enrol(topic_);
   make_candidate();
-  // Retention adds up the weight files of all drafts, and refuses what is no file.
-  std::filesystem::create_directories(house_.store.folder("math", 1) / "model.safetensors");
+  arm_fail_point("retire.meta.write:1:enospc");
   publisher_.publish(topic_, CanaryVerdict());
-  EXPECT_EQ(house_.live_draft->get()->number, 1U);
-  EXPECT_EQ(house_.store.current("sql")->version, 1U);
+  arm_fail_point("");
+  EXPECT_EQ(house_.live_draft->get()->number, 10U);
+  EXPECT_EQ(house_.store.current("sql")->version, 10U);
+  EXPECT_FALSE(house_.store.versions("sql").front().weights_retired) << "the disk refused it";
 }
 
 }  // namespace

@@ -5,9 +5,12 @@
 
 #include <atomic>
 #include <deque>
+#include <memory>
+#include <optional>
 #include <thread>
 
 #include "common/clock.h"
+#include "common/disk_space.h"
 #include "distill/learning_loop.h"
 #include "tests/distill/learner_fixture.h"
 
@@ -128,6 +131,35 @@ TEST_F(RecordIntakeTest, RecordsOfALearnerWithoutTimeAreCounted) {
   EXPECT_EQ(take_through(intake.pushed()).size() + intake.untaken(), kRecords);
   intake.stop();
   EXPECT_EQ(house.replay.records("sql"), kRecords) << "replay has them all";
+}
+
+// Regression: its tokens were counted, so drafts that got better seemed to lose more.
+TEST(RecordIntake, ARecordThatCannotBeKeptCountsByItsObservations) {
+  House house;
+  const LearningSwitch full(
+      std::make_shared<DiskSpace>(house.folder.path(), 1, [] { return std::optional<std::uint64_t>(0); }));
+  RecordIntake intake(
+      {.vocab_size = house.base->weights->config.vocab_size}, house.topics, [](DraftId) { return std::string("sql"); },
+      house.replay, full);
+  const ReplayRecord text = answered(1);
+  ASSERT_GT(text.target.size(), 1U);
+  const auto answer = text.tokens.begin() + text.prompt_tokens;
+  ObservedRequest request;
+  request.request = text.request;
+  request.route.topic = TopicId{1};
+  request.prompt.assign(text.tokens.begin(), answer);
+  Observation whole;  // one verification committed all tokens
+  whole.request = text.request;
+  whole.base_position = text.prompt_tokens;
+  whole.committed.assign(answer, text.tokens.end());
+  whole.targets = text.target;
+  intake.begin(request);
+  intake.record(whole);
+  intake.finish(text.request, /*completed=*/true);
+  intake.start();
+  intake.stop();
+  EXPECT_EQ(house.replay.records("sql"), 0U);
+  EXPECT_EQ(intake.dropped(), 1U);
 }
 
 // Draws from the replay buffer, and notes up to where.

@@ -344,6 +344,16 @@ TEST(ReplayBuffer, FuzzedFoldersOpenAndGoOn) {
   }
 }
 
+// Regression: a service did not start.
+TEST(ReplayBuffer, AFolderThatIsNamedLikeALeftoverStaysAndIsNoObstacle) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  { ReplayBuffer(options).append(make_record(1, "sql")); }
+  std::filesystem::create_directories(options.folder / "notes.tmp" / "mine");
+  EXPECT_EQ(ids_in(ReplayBuffer(options)), (std::set<std::uint64_t>{1}));
+  EXPECT_TRUE(std::filesystem::exists(options.folder / "notes.tmp" / "mine"));
+}
+
 TEST(ReplayBuffer, SymlinksAndStrangersInTheFolderAreNotFollowed) {
   ScratchFolder folder;
   const ReplayOptions options = options_in(folder);
