@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The checks themselves: what .ci/run and tools/lint.sh must not let pass. `make` and the linters are stand-ins."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# `make demo` takes the next line of outcomes: its exit status, and the failures that its summary names.
+MAKE = '''echo "make $*" >> "$STATE/calls"
+[ "$1" = demo ] || exit 0
+read -r status failures < "$STATE/outcomes"
+sed -i 1d "$STATE/outcomes"
+mkdir -p build/demo
+rm -f build/demo/summary.json
+[ -z "$failures" ] || echo "{\\"failures\\": $failures}" > build/demo/summary.json
+exit "$status"'''
+
+
+class StandIns(unittest.TestCase):
+    """A folder of the project's scripts, and a PATH that begins with stand-ins."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="slip checks "))  # a path with spaces
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.project, self.state, self.path = self.folder / "project", self.folder / "state", self.folder / "bin"
+        for folder in (self.project, self.state, self.path):
+            folder.mkdir()
+
+    def stand_in(self, name, body):
+        (self.path / name).write_text(f"#!/bin/bash\n{body}\n")
+        (self.path / name).chmod(0o755)
+
+    def run_script(self, *command, **more):
+        environment = {"PATH": f"{self.path}:{os.environ['PATH']}", "STATE": str(self.state), "HOME": str(self.folder), **more}
+        return subprocess.run(["bash", *command], cwd=self.project, env=environment, capture_output=True, text=True, timeout=60)
+
+
+class RunTest(StandIns):
+    def run_ci(self, *outcomes):
+        """`outcomes`: (exit status, failures or None) of each run of the demo."""
+        (self.project / ".ci").mkdir(exist_ok=True)
+        shutil.copy(ROOT / ".ci/run", self.project / ".ci/run")
+        self.stand_in("make", MAKE)
+        lines = [f"{status} {'' if failures is None else json.dumps(failures)}\n" for status, failures in outcomes]
+        (self.state / "outcomes").write_text("".join(lines))
+        done = self.run_script(".ci/run")
+        return done, (self.state / "calls").read_text().split("\n")
+
+    def test_a_demo_that_keeps_its_promises_passes(self):
+        done, calls = self.run_ci((0, []))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(calls, ["make lint", "make test", "make asan-io", "make demo", "make tsan-learner", ""])
+
+    def test_a_demo_that_is_only_slower_runs_once_more_and_is_told(self):
+        done, calls = self.run_ci((1, ["speed"]), (1, ["speed"]))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(calls.count("make demo"), 2)
+        self.assertIn("slower in both runs", done.stdout)
+
+    def test_negative_different_answers_and_drafts_that_do_not_learn_fail(self):
+        # Bug: the failing check stood in a group after `||`, where bash ignores it, so the run went on and passed.
+        for outcomes in ([(1, ["answers"])], [(1, ["learning sql", "speed"])], [(1, None)], [(1, ["speed"]), (1, ["answers"])]):
+            with self.subTest(outcomes):
+                done, calls = self.run_ci(*outcomes)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertEqual(calls[-2], "make demo")
+                (self.state / "calls").unlink()
+
+
+if __name__ == "__main__":
+    unittest.main()
