@@ -73,5 +73,62 @@ class RunTest(StandIns):
                 (self.state / "calls").unlink()
 
 
+# Complains about what it is asked to look at if a line of $STATE/faults stands in it.
+LINTER = '''for word; do [ -f "$word" ] && grep -qf "$STATE/faults" "$word" && { echo "$word: fault"; exit 1; }; done
+exit 0'''
+
+
+class LintTest(StandIns):
+    def setUp(self):
+        super().setUp()
+        for folder in ("tools", "tests"):
+            (self.project / folder).mkdir()
+        for name in ("lint.sh", "lint_names_test.sh", "jobs.sh"):
+            shutil.copy(ROOT / "tools" / name, self.project / "tools")
+        (self.project / "tools/configure.sh").write_text("")
+        for name in ("include_directions.py", "documents.py"):
+            (self.project / "tests" / name).write_text("")
+        shutil.copy(ROOT / ".clang-tidy", self.project)
+        for name in ("clang-format-14", "clang-tidy-14"):
+            self.stand_in(name, LINTER)
+        (self.state / "faults").write_text("bad\n")
+        self.git("init", "-q")
+
+    def git(self, *command):
+        identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+        subprocess.run(["git", *identity, *command], cwd=self.project, check=True, capture_output=True)
+
+    def commit(self, text):
+        (self.project / "one.cpp").write_text(text)
+        self.git("add", "-A")
+        self.git("commit", "-qm", "x")
+
+    def test_what_changed_since_the_base_is_looked_at(self):
+        self.commit("int bad_but_old;\n")
+        self.assertNotEqual(self.run_script("tools/lint.sh").returncode, 0, "a first commit is all new")
+        self.commit("int good;\n")
+        done = self.run_script("tools/lint.sh")
+        self.assertEqual((done.returncode, done.stdout), (0, "lint: 1 files are clean\n"), done.stderr)
+        self.commit("int bad;\n")
+        self.assertNotEqual(self.run_script("tools/lint.sh").returncode, 0)
+
+    def test_negative_a_base_that_is_no_commit_and_a_folder_without_git_are_refused(self):
+        # Bug: the failure of `git diff` was not seen, so no file had changed and all was clean.
+        self.commit("int bad;\n")
+        done = self.run_script("tools/lint.sh", LINT_BASE="no-such-branch")
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn("LINT_BASE=no-such-branch is no commit", done.stderr)
+        shutil.rmtree(self.project / ".git")
+        for more in ({}, {"LINT_ALL": "1"}):
+            done = self.run_script("tools/lint.sh", GIT_CEILING_DIRECTORIES=str(self.folder), **more)
+            self.assertEqual(done.returncode, 2, done.stdout)
+
+    def test_negative_a_linter_that_rejects_every_name_does_not_count(self):
+        (self.state / "faults").write_text("int\n")
+        done = self.run_script("tools/lint_names_test.sh")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("rejects good names too", done.stderr)
+
+
 if __name__ == "__main__":
     unittest.main()
