@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The checks themselves: what .ci/run and tools/lint.sh must not let pass. `make` and the linters are stand-ins."""
+"""The checks themselves: what .ci/run, tools/lint.sh and tests/exactness.py must not let pass. `make`, the
+linters and the program are stand-ins."""
 import json
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+import exactness  # noqa: E402
 
 # `make demo` takes the next line of outcomes: its exit status, and the failures that its summary names.
 MAKE = '''echo "make $*" >> "$STATE/calls"
@@ -128,6 +132,15 @@ class LintTest(StandIns):
         done = self.run_script("tools/lint_names_test.sh")
         self.assertEqual(done.returncode, 1)
         self.assertIn("rejects good names too", done.stderr)
+
+
+class ExactnessTest(unittest.TestCase):
+    def test_negative_a_run_that_proposed_nothing_compares_nothing(self):
+        # Bug: equal answers were enough, so a program that never speculates passed.
+        none, some = {"accepted": 0, "first_rejections": 0}, {"accepted": 0, "first_rejections": 2}
+        self.assertTrue(exactness.proposed_nothing(["--draft", "d", "--k", "3"], [none, none]))
+        self.assertFalse(exactness.proposed_nothing(["--draft", "d", "--k", "3"], [none, some]))
+        self.assertFalse(exactness.proposed_nothing(["--k", "0"], [none]), "plain decoding proposes nothing")
 
 
 if __name__ == "__main__":
