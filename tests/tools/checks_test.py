@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The checks themselves: what .ci/run, tools/lint.sh and tests/exactness.py must not let pass. `make`, the
+"""The checks themselves: what .ci/run, tools/lint.sh, tests/exactness.py and the crash tests must not let pass. `make`, the
 linters and the program are stand-ins."""
 import json
 import os
@@ -13,6 +13,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
+import crash_test  # noqa: E402
 import exactness  # noqa: E402
 
 # `make demo` takes the next line of outcomes: its exit status, and the failures that its summary names.
@@ -141,6 +142,19 @@ class ExactnessTest(unittest.TestCase):
         self.assertTrue(exactness.proposed_nothing(["--draft", "d", "--k", "3"], [none, none]))
         self.assertFalse(exactness.proposed_nothing(["--draft", "d", "--k", "3"], [none, some]))
         self.assertFalse(exactness.proposed_nothing(["--k", "0"], [none]), "plain decoding proposes nothing")
+
+
+class CrashTest(unittest.TestCase):
+    def test_the_version_that_served_or_a_newer_one_is_current(self):
+        self.assertIsNone(crash_test.fault_of_versions(0, 0, 0, rolled_back=False))
+        self.assertIsNone(crash_test.fault_of_versions(4, 3, 4, rolled_back=False))
+        self.assertIsNone(crash_test.fault_of_versions(2, 3, 2, rolled_back=True))
+        self.assertIn("v3 already answered", crash_test.fault_of_versions(2, 3, 2, rolled_back=False))
+        self.assertIn("v1 answered", crash_test.fault_of_versions(2, 2, 1, rolled_back=False))
+
+    def test_negative_a_store_that_lost_every_version_is_noticed(self):
+        # Bug: nothing was compared where the store had no current version at all.
+        self.assertIn("v3 already answered", crash_test.fault_of_versions(0, 3, 0, rolled_back=False))
 
 
 if __name__ == "__main__":
