@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 import crash_test  # noqa: E402
 import exactness  # noqa: E402
+import warmup_crash_test  # noqa: E402
 
 # `make demo` takes the next line of outcomes: its exit status, and the failures that its summary names.
 MAKE = '''echo "make $*" >> "$STATE/calls"
@@ -155,6 +157,21 @@ class CrashTest(unittest.TestCase):
     def test_negative_a_store_that_lost_every_version_is_noticed(self):
         # Bug: nothing was compared where the store had no current version at all.
         self.assertIn("v3 already answered", crash_test.fault_of_versions(0, 3, 0, rolled_back=False))
+
+    def test_negative_a_warm_up_that_fails_by_itself_ends_the_test(self):
+        # Bug: it was run again and again for ever, since only a run without a kill ended the loop.
+        class Runs:
+            said = "no space left"
+
+            def warmup(self, name, fail_point):
+                return -signal.SIGKILL if name == "killed-1" else 1
+
+            def finish(self, name, whole):
+                return None
+
+        faults, kills = warmup_crash_test.killed_at_each(Runs(), b"", stride=1)
+        self.assertEqual(kills, 1)
+        self.assertIn("no space left", faults[0])
 
 
 if __name__ == "__main__":
