@@ -34,7 +34,9 @@ def device():
 
 def program_commit(command):
     """The commit that the measured program was built from, as it says itself; None where it cannot be asked."""
-    program = command[command.index("--slipstream") + 1] if "--slipstream" in command[:-1] else ROOT / "build/slipstream"
+    program = ROOT / "build/slipstream"
+    if "--slipstream" in command[:-1]:
+        program = command[command.index("--slipstream") + 1]
     try:
         said = subprocess.run([str(program), "version", "--json"], capture_output=True, text=True, timeout=60).stdout
         return json.loads(said)["commit"]

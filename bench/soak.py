@@ -173,7 +173,8 @@ def run(options, folder):
     finally:
         service.stop()
     if not samples:
-        raise closed_loop.ServiceError(f"the service ended at once: {ended}; its log:\n{service.log.read_text()[-2000:]}")
+        log = service.log.read_text()[-2000:]
+        raise closed_loop.ServiceError(f"the service ended at once: {ended}; its log:\n{log}")
     first = next((i for i, sample in enumerate(samples) if sample["s"] >= options.reference_s), 0)
     reference = median([s["resident"] for s in samples[first:first + SLACK_SAMPLES]])
     last = median([s["resident"] for s in samples[-SLACK_SAMPLES:]])

@@ -7,7 +7,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cp .clang-tidy "$folder/"
 printf 'class bad_class {};\nint BadFunction() { int BadVariable = 1; return BadVariable; }\n' > "$folder/bad.cpp"
-printf 'class GoodClass {};\nint good_function() { int good_variable = 1; return good_variable; }\n' > "$folder/good.cpp"
+printf 'class GoodClass {};\nint good_function() { int a_variable = 1; return a_variable; }\n' > "$folder/good.cpp"
 accepts() { clang-tidy-14 --quiet "$folder/$1.cpp" -- -std=c++20; }
 if accepts bad >/dev/null 2>&1; then
   echo "lint: clang-tidy accepted bad names; the naming rules are not in force" >&2

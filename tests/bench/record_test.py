@@ -18,8 +18,9 @@ class Record(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def record(self, *command):
-        return subprocess.run([sys.executable, ROOT / "bench/record.py", "--into", self.folder, "--commit", "abc", "--device", "x",
-                               "one.json", "--", *command], capture_output=True, text=True, timeout=60)
+        own = ["--into", self.folder, "--commit", "abc", "--device", "x", "one.json", "--"]
+        return subprocess.run([sys.executable, ROOT / "bench/record.py", *own, *command], capture_output=True, text=True,
+                              timeout=60)
 
     def kept(self):
         file = self.folder / "one.json"
