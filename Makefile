@@ -43,7 +43,7 @@ asan-io: setup ## The part of `asan` that CI runs: what reads files and sockets,
 	@bash tools/build.sh asan-io $(JOBS) sanitized
 	@ctest --test-dir build-asan-io --output-on-failure --no-tests=error -j $(JOBS) --timeout 1800
 
-TSAN_OPTIONS := suppressions=$(CURDIR)/tests/tsan.supp halt_on_error=1
+TSAN_OPTIONS := suppressions='$(CURDIR)/tests/tsan.supp' halt_on_error=1
 tsan: setup ## The threading tests under ThreadSanitizer
 	@bash tools/build.sh tsan $(JOBS) sanitized
 	@TSAN_OPTIONS="$(TSAN_OPTIONS)" \

@@ -143,6 +143,11 @@ class Service:
     def metrics(self):
         return self._get(self.address, "/metrics")[1]
 
+    def live_version(self, topic):
+        """The number of the draft version that serves a topic; 0 is the base draft."""
+        drafts = json.loads(self._get(self.address, "/v1/drafts")[1])["data"]
+        return next(draft["live_version"] for draft in drafts if draft["topic"] == topic)
+
     def chat(self, request):
         """The reply as JSON; greedy."""
         messages = [{"role": "system", "content": request.system}] if request.system else []

@@ -36,10 +36,13 @@ class EventReader {
       if (line.starts_with("data: {")) take(json::parse(line.substr(6), nullptr, false));
     }
   }
+  // Whether an event held an error: what fails behind the stream's head is told so.
+  bool has_failed() const { return has_failed_; }
 
  private:
   void take(const json& event) {
     if (event.is_discarded()) return;
+    has_failed_ = has_failed_ || event.contains("error");
     for (const auto& choice : event.value("choices", json::array())) {
       const auto delta = choice.value("delta", json::object());
       if (delta.contains("content") && delta["content"].is_string()) add_text(delta["content"]);
@@ -77,6 +80,7 @@ class EventReader {
   ChatReply& reply_;
   std::int64_t start_us_;
   double last_ms_ = 0;
+  bool has_failed_ = false;
   std::string pending_;
 };
 
@@ -134,7 +138,7 @@ ChatReply stream_chat(const Endpoint& endpoint, const ChatCall& call) {
       events.feed(std::string_view(body).substr(taken));
       taken = body.size();
     }
-    reply.status = static_cast<int>(parser.get().result_int());
+    reply.status = events.has_failed() ? 0 : static_cast<int>(parser.get().result_int());
   } catch (const boost::system::system_error&) {
     reply.status = 0;
   }

@@ -60,7 +60,7 @@ class Cache:
         self.batches = {}
 
     def token_at(self, position):
-        return (7919 * (position % 100_000) + 11) % self.model.n_vocab  # bench/common_decoding.cpp has the same
+        return (7919 * (position % 100_000) + 11) % self.model.n_vocab  # cli/simulation/decoding.cpp has the same
 
     def decode(self, batch):
         if llama.llama_decode(self.handle, batch) != 0:

@@ -59,7 +59,12 @@ std::optional<ArmSetting> setting_of(const std::string& arm) {
 constexpr const char* kFixedLength = "[speculation]\nadaptive = false\nprompt_lookup = false\ntree_width = 1\n";
 
 LoadCalls calls_of(const Options& options) {
-  return {read_prompts(options.prompts), options.topic, options.temperature};
+  LoadCalls calls{read_prompts(options.prompts), options.topic, options.temperature};
+  if (calls.prompts.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, options.prompts + " has no prompt",
+                "pass JSONL with `prompt` in each row");
+  }
+  return calls;
 }
 
 bool rate_is_missing(const Options& options) {
@@ -167,7 +172,9 @@ double capacity(const Options& options, const LoadCalls& calls, const std::vecto
   return static_cast<double>(answered) / run.elapsed_s;
 }
 
-// The mean time of an answer in `one` to that in `other`, over the requests that both answered, with its 95 % interval.
+// The mean time of an answer in `one` to that in `other`, over the requests that both answered, and how many these are.
+// The 95 % interval takes requests as independent. Those that wait for each other are not: in a long queue it is too
+// narrow.
 json mean_ratio(const std::vector<LoadFigures>& one, const std::vector<LoadFigures>& other) {
   double sum = 0, sum_other = 0, sum_of_squares = 0, n = 0;
   for (std::size_t run = 0; run < one.size(); ++run) {
@@ -184,7 +191,7 @@ json mean_ratio(const std::vector<LoadFigures>& one, const std::vector<LoadFigur
   if (n < 2 || sum_other <= 0) return nullptr;
   const double mean = (sum - sum_other) / n, variance = (sum_of_squares - n * mean * mean) / (n - 1);
   const double ratio = sum / sum_other, error = 1.96 * std::sqrt(variance / n) / (sum_other / n);
-  return {{"ratio", ratio}, {"low", ratio - error}, {"high", ratio + error}};
+  return {{"ratio", ratio}, {"low", ratio - error}, {"high", ratio + error}, {"requests", n}};
 }
 
 // The first arm relative to each other one.
@@ -269,15 +276,17 @@ void print_table(const json& result) {
     std::printf("\n%s\n", name.c_str());
     print_row(arm);
   }
-  std::printf("\n%s to each other arm: mean time of an answer, its p99, p99 between tokens, tokens/s\n",
-              result["first_arm"].get<std::string>().c_str());
+  std::printf(
+      "\n%s to each other arm: mean time of an answer (requests that both answered), its p99, p99 between "
+      "tokens, tokens/s\n",
+      result["first_arm"].get<std::string>().c_str());
   for (const auto& [other, ratio] : result["first_arm_to"].items()) {
     const auto number = [](const json& value) { return value.is_null() ? NAN : value.get<double>(); };
     const json mean = ratio["e2e_mean"].is_null() ? json::object() : ratio["e2e_mean"];
     const auto of_mean = [&](const char* key) { return number(mean.value(key, json())); };
-    std::printf("%-8s %.3f × [%.3f, %.3f]   %.3f ×   %.3f ×   %.3f ×\n", other.c_str(), of_mean("ratio"),
-                of_mean("low"), of_mean("high"), number(ratio["e2e_p99"]), number(ratio["itl_p99"]),
-                number(ratio["tokens_per_s"]));
+    std::printf("%-8s %.3f × [%.3f, %.3f] (%.0f)   %.3f ×   %.3f ×   %.3f ×\n", other.c_str(), of_mean("ratio"),
+                of_mean("low"), of_mean("high"), of_mean("requests"), number(ratio["e2e_p99"]),
+                number(ratio["itl_p99"]), number(ratio["tokens_per_s"]));
   }
 }
 

@@ -32,6 +32,18 @@ def device():
     return f"{model.group(1) if model else os.uname().machine}, {os.cpu_count()} cores, {widest}"
 
 
+def program_commit(command):
+    """The commit that the measured program was built from, as it says itself; None where it cannot be asked."""
+    program = ROOT / "build/slipstream"
+    if "--slipstream" in command[:-1]:
+        program = command[command.index("--slipstream") + 1]
+    try:
+        said = subprocess.run([str(program), "version", "--json"], capture_output=True, text=True, timeout=60).stdout
+        return json.loads(said)["commit"]
+    except (OSError, ValueError, KeyError, subprocess.TimeoutExpired):
+        return None
+
+
 def portable(argument):
     """Folders of one machine mean nothing on another."""
     return pathlib.Path(argument).name if argument.startswith("/") else argument
@@ -52,11 +64,17 @@ def main():
     run = {"date": datetime.date.today().isoformat(), "device": arguments.device or device(),
            "commit": arguments.commit or git("rev-parse", "--short", "HEAD"),
            "command": " ".join(map(portable, arguments.command)), "quiet": os.getloadavg()[0] < QUIET_LOAD}
+    if commit := program_commit(arguments.command):
+        run["program_commit"] = commit
     done = subprocess.run(arguments.command, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(f"record: the benchmark ended with status {done.returncode}; nothing is kept")
+    try:
+        result = {"run": run, **json.loads(done.stdout)}
+    except (ValueError, TypeError):
+        sys.exit(f"record: the benchmark printed no JSON object; did it get --json? It printed:\n{done.stdout}")
     path = arguments.into / arguments.name
-    path.write_text(json.dumps({"run": run, **json.loads(done.stdout)}, indent=1, ensure_ascii=False) + "\n")
+    path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     print(path)
 
 

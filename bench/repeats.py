@@ -7,7 +7,7 @@
 The same prompts come three times: new; again, so that past answers know them; and with OpenAI's `prediction`, the answer with
 some of its words replaced, as when a file is edited. Arms: `draft` proposes by the draft alone, `default` is the service as it
 is, but trains nothing, so that the draft stays the same. One client; the arms take turns on quarters of each part; greedy
-answers are compared. --requests is per topic; DIR as in bench/service.py."""
+answers are compared. Exit status 1: some differ. --requests is per topic; DIR as in bench/service.py."""
 import argparse
 import dataclasses
 import json
@@ -30,14 +30,14 @@ def edited(text, draw):
     return " ".join(word if draw.random() > 1 / 12 else "edited" for word in text.split(" "))
 
 
-def measure(options, folder):
+def measure(options, folder, arms):
+    """`arms` gets each arm as soon as it runs."""
     draw = random.Random(options.seed)
     prompts = service.read_prompts(options.prompts_root)
     new = [closed_loop.Request(topic, label, prompt) for topic in service.TOPICS
            for label, prompt in draw.sample(prompts[topic], options.requests)]
     draw.shuffle(new)
     requests, n = new + new, len(new)
-    arms = {}
     for name, config in CONFIGS.items():
         arguments = ["--target", options.target, "--draft", options.draft]
         arms[name] = closed_loop.Arm(name, closed_loop.Service(options.slipstream, name, folder, arguments, config), len(PARTS) * n)
@@ -69,6 +69,21 @@ def figures_of(replies):
     return figures
 
 
+def show(result, file):
+    text = json.dumps(result, indent=1)
+    if file == "-":
+        print(text)
+        return
+    if file:
+        pathlib.Path(file).write_text(text + "\n")
+    for title in PARTS:
+        part = result[title]
+        print(f"{title:<10} draft {part['draft']['tokens_per_s']:6.1f} tokens/s (length {part['draft']['accepted_length']:.2f}), default "
+              f"{part['default']['tokens_per_s']:6.1f} ({part['default']['accepted_length']:.2f}): {part['ratio']:.2f} ×   "
+              + ", ".join(f"{topic} {ratio:.2f}" for topic, ratio in part["ratio_by_topic"].items()))
+    print(f"different answers: {result['different']}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", required=True)
@@ -80,19 +95,15 @@ def main():
     parser.add_argument("--json", help="write everything into this file; -: print it instead of the table, for bench/record.py")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        result = measure(options, pathlib.Path(folder))
-    text = json.dumps(result, indent=1)
-    if options.json == "-":
-        print(text)
-        return
-    if options.json:
-        pathlib.Path(options.json).write_text(text + "\n")
-    for title in PARTS:
-        part = result[title]
-        print(f"{title:<10} draft {part['draft']['tokens_per_s']:6.1f} tokens/s (length {part['draft']['accepted_length']:.2f}), default "
-              f"{part['default']['tokens_per_s']:6.1f} ({part['default']['accepted_length']:.2f}): {part['ratio']:.2f} ×   "
-              + ", ".join(f"{topic} {ratio:.2f}" for topic, ratio in part["ratio_by_topic"].items()))
-    print(f"different answers: {result['different']}")
+        arms = {}
+        try:
+            result = measure(options, pathlib.Path(folder), arms)
+        finally:  # before the folder is deleted, into which they write
+            for arm in arms.values():
+                arm.service.stop()
+    show(result, options.json)
+    if result["different"]:
+        sys.exit(f"repeats: {result['different']} answers differ between the arms")
 
 
 if __name__ == "__main__":
@@ -100,3 +111,5 @@ if __name__ == "__main__":
         main()
     except closed_loop.ServiceError as error:
         sys.exit(f"repeats: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

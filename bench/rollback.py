@@ -78,6 +78,9 @@ def steps_served(options, fault, seed):
 
 
 def count_steps(service, rows, bad, options):
+    live = service.live_version(options.topic)
+    if live != bad:  # it would count as taken back at once
+        raise closed_loop.ServiceError(f"v{bad} of {options.topic} was planted, but v{live} serves")
     began, lock, served, stop, failures = time.monotonic(), threading.Lock(), [], threading.Event(), []
     gone_at, passes = [], 0
 

@@ -8,8 +8,9 @@
 DIR has sql.jsonl, math.jsonl, code.jsonl and lang.jsonl with `prompt` and `topic` in each row. --requests is per topic.
 The arms run with the defaults on all cores and take turns on blocks of the requests (bench/closed_loop.py). Greedy answers
 are compared across all arms. With `llama` among the arms llama.cpp decodes the same prompts plainly; this needs what
-bench/peers.py needs. `lookup` is `static` without a draft; `shuffled` is `static` with a draft whose weights are shuffled,
-which must cost next to nothing."""
+bench/peers.py needs. It runs after the others, not in turns with them, so drift of the machine is in its figures, and
+its answers are not compared. `lookup` is `static` without a draft; `shuffled` is `static` with a draft whose weights are
+shuffled, which must cost next to nothing."""
 import argparse
 import json
 import math

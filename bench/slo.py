@@ -194,4 +194,9 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except closed_loop.ServiceError as error:
+        sys.exit(f"slo: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -8,7 +8,7 @@
 DIR has sql.jsonl, math.jsonl, code.jsonl and lang.jsonl with `prompt` and `topic` in each row. Every client takes the kinds
 in turn: `valid` requests of every topic, `invalid` ones, `cancelled` ones whose client leaves in the middle of the stream, and
 `stalled` ones whose client stops reading or stops writing for some seconds. What request i of a client is depends on --seed
-alone. Exit status 1: a valid request was not answered with 200 (or a 503 with Retry-After), an invalid one not with 4xx, the
+alone. Exit status 1: a valid or a cancelled request was not answered with 200 (or a 503 with Retry-After), an invalid one not with 4xx, the
 service ended, or memory grew beyond --most times the reference."""
 import argparse
 import collections
@@ -19,6 +19,7 @@ import pathlib
 import random
 import re
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -41,6 +42,12 @@ BROKEN = [b"", b"{", b"[]", b"null", b'{"messages": 1}', b'{"messages": []}', b'
           b'{"messages": [{"role": "user", "content": "\xff\xfe"}]}', b'{"a":' * 5000]
 
 
+def outcome_of(response):
+    """Of a request that should be answered."""
+    fine = response.status == 200 or (response.status == 503 and response.getheader("Retry-After"))
+    return str(response.status) if fine else f"FAILED {response.status}"
+
+
 class Client(threading.Thread):
     """Sends requests one after the other until told to stop. Counts are shared, under a lock."""
 
@@ -55,7 +62,7 @@ class Client(threading.Thread):
             rng = random.Random(f"{self.options.seed}/{self.number}/{index}")
             try:
                 outcome = getattr(self, kind)(rng)
-            except (OSError, http.client.HTTPException) as error:
+            except Exception as error:  # else the thread would end, and nobody would notice
                 outcome = f"FAILED {type(error).__name__}"
             self.shared.count(kind, outcome)
             index += 1
@@ -77,8 +84,7 @@ class Client(threading.Thread):
         connection, response = self._post(json.dumps(self._body(rng)))
         try:
             response.read()
-            fine = response.status == 200 or (response.status == 503 and response.getheader("Retry-After"))
-            return str(response.status) if fine else f"FAILED {response.status}"
+            return outcome_of(response)
         finally:
             connection.close()
 
@@ -94,7 +100,7 @@ class Client(threading.Thread):
         connection, response = self._post(json.dumps(self._body(rng, stream=True)))
         try:
             response.read(rng.choice([1, 200, 1000]))
-            return "left"
+            return "left" if response.status == 200 else outcome_of(response)
         finally:
             connection.close()
 
@@ -128,6 +134,18 @@ def memory(service):
     return parts | {"resident": float(resident[1]) / 2**20}
 
 
+def sample(service, began):
+    """{"s": seconds since `began`, part: MiB}; None when the service has ended. Errors: ServiceError."""
+    try:
+        return {"s": time.monotonic() - began} | memory(service)
+    except (OSError, http.client.HTTPException) as error:
+        try:
+            service.process.wait(closed_loop.RELOAD_S)
+        except subprocess.TimeoutExpired:
+            raise closed_loop.ServiceError(f"the service runs, but does not answer /metrics: {error!r}") from error
+        return None
+
+
 def median(values):
     return sorted(values)[len(values) // 2]
 
@@ -140,9 +158,12 @@ def run(options, folder):
         clients = [Client(service, read_prompts(options.prompts_root), options, i, shared) for i in range(options.clients)]
         for client in clients:
             client.start()
-        while time.monotonic() - began < 60 * options.minutes and service.process.poll() is None:
+        while time.monotonic() - began < 60 * options.minutes:
             time.sleep(SAMPLE_S)
-            samples.append({"s": time.monotonic() - began} | memory(service))
+            now = sample(service, began)
+            if now is None:
+                break
+            samples.append(now)
             print(f"{samples[-1]['s']:6.0f} s  {samples[-1]['resident']:7.1f} MiB  {sum(shared.counts.values())} requests, "
                   f"{shared.failures()} failed", file=sys.stderr, flush=True)
         shared.stop.set()
@@ -151,6 +172,9 @@ def run(options, folder):
         ended = service.process.poll()
     finally:
         service.stop()
+    if not samples:
+        log = service.log.read_text()[-2000:]
+        raise closed_loop.ServiceError(f"the service ended at once: {ended}; its log:\n{log}")
     first = next((i for i, sample in enumerate(samples) if sample["s"] >= options.reference_s), 0)
     reference = median([s["resident"] for s in samples[first:first + SLACK_SAMPLES]])
     last = median([s["resident"] for s in samples[-SLACK_SAMPLES:]])
@@ -199,6 +223,9 @@ def parse():
     options = parser.parse_args()
     if set(options.kinds) - set(KINDS):
         parser.error("--kinds takes " + ", ".join(KINDS))
+    if options.reference_s + 2 * SLACK_SAMPLES * SAMPLE_S > 60 * options.minutes:
+        parser.error(f"--reference-s {options.reference_s:g} is too late to compare it with the end: it must come "
+                     f"{2 * SLACK_SAMPLES * SAMPLE_S} s before")
     return options
 
 

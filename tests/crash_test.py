@@ -148,6 +148,14 @@ def was_rolled_back(data, number):
     return meta.exists() and json.loads(meta.read_text()).get("rolled_back", False)
 
 
+def fault_of_versions(current, served, answered, rolled_back):
+    """What is wrong when `current` is left of a store whose version `served` had answered, and `answered` answers now.
+    0 is the base draft, which is current where the topic has no version. Pure."""
+    if current < served and not rolled_back:
+        return f"v{current} is current, but v{served} already answered"
+    return f"v{current} is current, but v{answered} answered" if answered < current else None
+
+
 def metric(text, name):
     return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name))
 
@@ -162,11 +170,9 @@ def check_restart(options, data, prompts, served):
         number, fault = current_version(data)
         if fault:
             return fault, 0
-        if number and number < served and not was_rolled_back(data, served):
-            return f"v{number} is current, but v{served} already answered", 0
         version = service.chat("sql", prompts[0])[1]["metrics"]["speculative_decoding"].get("draft_version") or 0
-        if number and version < number:
-            return f"v{number} is current, but v{version} answered", 0
+        if fault := fault_of_versions(number, served, version, was_rolled_back(data, served)):
+            return fault, 0
         records = metric(service.get("/metrics")[1], "slipstream:replay_records")
         service.process.send_signal(signal.SIGTERM)
         if service.process.wait(60) != 0:

@@ -187,6 +187,11 @@ def runs_with_speculation(options):
                 yield f"k={k} c={concurrency} {name}", run + ["--swap-draft", options.swap_draft] + swaps, name
 
 
+def proposed_nothing(extra, answers):
+    """Whether a run that should speculate proposed nothing, so that its answers could not differ."""
+    return int(extra[extra.index("--k") + 1]) > 0 and not any(a["accepted"] + a["first_rejections"] for a in answers)
+
+
 def compare_mode(options, prompts, dtype, mode, table):
     reference, seconds = generate(options, prompts, dtype, mode, MODES[mode] + ["--k", "0", "--concurrency", "1", "--threads", "1"])
     tokens = sum(len(answer["token_ids"]) for answer in reference)
@@ -204,6 +209,8 @@ def compare_mode(options, prompts, dtype, mode, table):
     for name, extra, swapping in runs_with_speculation(options):
         answers, seconds = generate(options, prompts, dtype, mode, MODES[mode] + extra)
         difference = first_difference(reference, answers)
+        if not difference and proposed_nothing(extra, answers):
+            difference = "nothing was proposed"
         accepted = sum(a["accepted"] for a in answers)
         rejections = sum(a["first_rejections"] for a in answers)
         row = {"dtype": dtype, "mode": mode, "run": name, "answers": len(answers), "tokens": tokens,

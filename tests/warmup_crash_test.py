@@ -58,8 +58,11 @@ def killed_at_each(runs, whole, stride):
         status = runs.warmup(name, f"*:{hit}")
         if status == 0:
             return faults, kills
+        if status != -signal.SIGKILL:  # so would every later run
+            print(f"run {name} was not killed: {status}", flush=True)
+            return faults + [f"run {name} was not killed: {status}\n{runs.said}"], kills
         kills += 1
-        fault = f"was not killed: {status}\n{runs.said}" if status != -signal.SIGKILL else runs.finish(name, whole)
+        fault = runs.finish(name, whole)
         print(f"kill at durable step {hit:>3}  {fault or 'ok'}", flush=True)
         faults += [fault] if fault else []
         hit += stride

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Prints ON or OFF: whether this build uses CUDA. The reason goes to standard error when `why` is given.
 set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 why=${1:-}
 wanted=${SLIPSTREAM_CUDA:-auto}
 kernels_major=13
@@ -13,8 +14,7 @@ refuse() { # the reason a CUDA build cannot be
   exit 0
 }
 [ "$wanted" = OFF ] && { echo OFF; exit 0; }
-sources=$(git ls-files '*.cu' 2>/dev/null | head -1)
-[ -n "$sources" ] || refuse "this version has no CUDA sources yet"
+compgen -G 'kernels/cuda/*.cu' >/dev/null || refuse "there are no CUDA sources in $PWD/kernels/cuda"
 command -v nvcc >/dev/null || refuse "nvcc is not on PATH"
 major=$(nvcc --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
 [ "$major" = "$kernels_major" ] || refuse "nvcc is CUDA $major and the kernels are written for CUDA $kernels_major"

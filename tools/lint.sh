@@ -15,10 +15,13 @@ if ! command -v clang-format-14 >/dev/null || ! command -v clang-tidy-14 >/dev/n
   apt-get -o DPkg::Lock::Timeout=300 -qq update
   DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq install -y --no-install-recommends clang-format-14 clang-tidy-14 >/dev/null
 fi
-if [ "${LINT_ALL:-0}" = 1 ] || ! git rev-parse -q --verify HEAD~1 >/dev/null; then
+git rev-parse -q --verify HEAD >/dev/null || { echo "lint: git knows no commit here, so no file to lint" >&2; exit 2; }
+base=${LINT_BASE:-HEAD~1}
+if [ "${LINT_ALL:-0}" = 1 ] || { [ -z "${LINT_BASE:-}" ] && ! git rev-parse -q --verify HEAD~1 >/dev/null; }; then
   mapfile -t changed < <(git ls-files '*.h' '*.cpp' '*.cu' '*.cuh')
 else
-  mapfile -t changed < <(git diff --name-only --diff-filter=d "${LINT_BASE:-HEAD~1}" -- '*.h' '*.cpp' '*.cu' '*.cuh')
+  git rev-parse -q --verify "$base^{commit}" >/dev/null || { echo "lint: LINT_BASE=$base is no commit" >&2; exit 2; }
+  mapfile -t changed < <(git diff --name-only --diff-filter=d "$base" -- '*.h' '*.cpp' '*.cu' '*.cuh')
 fi
 if [ "${#changed[@]}" -eq 0 ]; then echo "lint: no C++ or CUDA file changed"; exit 0; fi
 clang-format-14 --dry-run --Werror "${changed[@]}"

@@ -14,6 +14,7 @@
 #include "bench/common_service.h"
 #include "checkpoints/draft_store.h"
 #include "cli/progress_line.h"
+#include "common/error.h"
 #include "ledger/database.h"
 
 namespace slip::bench {
@@ -102,6 +103,13 @@ json requests_to(const json& windows, double share) {
   return nullptr;
 }
 
+// As one word of a shell.
+std::string shell_word(const fs::path& path) {
+  std::string word = "'";
+  for (const char c : path.string()) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
 json evaluate_dev(const AdaptOptions& options, const std::filesystem::path& draft, double temperature) {
   const auto prompts = std::filesystem::path(options.work) / "dev.jsonl";
   std::ofstream out(prompts);
@@ -109,25 +117,32 @@ json evaluate_dev(const AdaptOptions& options, const std::filesystem::path& draf
     out << json({{"id", prompt.id}, {"prompt", prompt.text}}).dump() << "\n";
   }
   out.close();
-  std::string command = slipstream_beside().string() + " generate --chat --json --no-prompt-lookup --target " +
-                        options.target + " --draft " + draft.string() + " --prompts " + prompts.string() + " --k " +
-                        std::to_string(options.k) + " --concurrency 8 --max-tokens " +
+  std::string command = shell_word(slipstream_beside()) + " generate --chat --json --no-prompt-lookup --target " +
+                        shell_word(options.target) + " --draft " + shell_word(draft) + " --prompts " +
+                        shell_word(prompts) + " --k " + std::to_string(options.k) + " --concurrency 8 --max-tokens " +
                         std::to_string(options.max_tokens) + " --temperature " + std::to_string(temperature) +
                         (temperature > 0 ? " --seed 11" : "");
   std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
+  if (!pipe) throw Error(ErrorCode::kIo, "cannot run: " + command);
   std::string text;
   char buffer[65536];
   for (std::size_t n = 0; (n = ::fread(buffer, 1, sizeof buffer, pipe.get())) > 0;) text.append(buffer, n);
   Served sum;
+  std::int64_t n_answers = 0;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     const auto row = json::parse(line);
+    if (row.contains("error")) continue;  // a prompt that was not answered; the command names it
+    ++n_answers;
     sum.accepted += row["accepted"].get<std::int64_t>();
     sum.first_rejections += row["first_rejections"].get<std::int64_t>();
     sum.steps += row["steps"].get<std::int64_t>();
     sum.tokens += static_cast<std::int64_t>(row["token_ids"].size());
   }
-  return {{"alpha", alpha(sum.accepted, sum.first_rejections)},
+  // Else α would be 0.
+  if (n_answers == 0) throw Error(ErrorCode::kUnavailable, "no dev prompt was answered by: " + command);
+  return {{"answers", n_answers},
+          {"alpha", alpha(sum.accepted, sum.first_rejections)},
           {"accepted_length", sum.steps > 0 ? static_cast<double>(sum.tokens) / static_cast<double>(sum.steps) : 0}};
 }
 

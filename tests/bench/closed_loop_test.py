@@ -188,6 +188,7 @@ class RealServiceTest(unittest.TestCase):
                 self.assertGreater(arm.replies[0].steps, 0)
                 self.assertGreater(running.rss_mib(), 10)
                 self.assertIn("slipstream:", running.metrics())
+                self.assertEqual(running.live_version("math"), 0)
                 self.assertIn("changed: learning.enabled", running.log.read_text())
             finally:
                 running.stop()

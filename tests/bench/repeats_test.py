@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What bench/repeats.py computes from answers."""
 
+import contextlib
+import io
 import pathlib
 import random
 import sys
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 import closed_loop  # noqa: E402
@@ -36,6 +39,20 @@ class Figures(unittest.TestCase):
         self.assertAlmostEqual(figures["draft"]["tokens_per_s"], 5)
         self.assertAlmostEqual(figures["draft"]["accepted_length"], 2)
         self.assertAlmostEqual(figures["default"]["accepted_length"], 5)
+
+    def test_negative_answers_that_differ_fail(self):
+        # Bug: they were printed and the status was 0, so bench/record.py kept the speed of other answers.
+        for different, status in ((0, None), (2, "repeats: 2 answers differ between the arms")):
+            result = dict.fromkeys(repeats.PARTS, {}) | {"different": different}
+            command = ["repeats.py", "--target", "t", "--prompts-root", "p", "--json", "-"]
+            with unittest.mock.patch.object(repeats, "measure", return_value=result), \
+                    unittest.mock.patch.object(sys, "argv", command), contextlib.redirect_stdout(io.StringIO()):
+                if status is None:
+                    repeats.main()
+                    continue
+                with self.assertRaises(SystemExit) as ended:
+                    repeats.main()
+                self.assertEqual(ended.exception.code, status)
 
 
 if __name__ == "__main__":

@@ -302,18 +302,26 @@ class CudaTest(unittest.TestCase):
 
     def ask(self, wanted, nvcc=None, cuda_sources=True, gcc="12"):
         with tempfile.TemporaryDirectory() as folder:
-            stand_ins = {"git": f"echo {'a.cu' if cuda_sources else ''}", "g++": f"echo {gcc}"}
+            path, project = pathlib.Path(folder) / "bin", pathlib.Path(folder) / "project"
+            stand_ins = {"git": "exit 128", "g++": f"echo {gcc}"}  # sources that came without git
             if nvcc:
                 stand_ins["nvcc"] = f"echo 'Cuda compilation tools, release {nvcc}, V'"
+            path.mkdir()
             for name, body in stand_ins.items():
-                file = pathlib.Path(folder) / name
+                file = path / name
                 file.write_text(f"#!/bin/bash\n{body}\n")
                 file.chmod(0o755)
-            environment = {"PATH": f"{folder}:/usr/bin:/bin", **({"SLIPSTREAM_CUDA": wanted} if wanted else {})}
-            done = subprocess.run(["bash", str(ROOT / "tools/cuda.sh"), "why"], env=environment, capture_output=True, text=True)
+            for made in (project / "tools", project / "kernels/cuda"):
+                made.mkdir(parents=True)
+            shutil.copy(ROOT / "tools/cuda.sh", project / "tools")
+            if cuda_sources:
+                (project / "kernels/cuda/a.cu").touch()
+            environment = {"PATH": f"{path}:/usr/bin:/bin", **({"SLIPSTREAM_CUDA": wanted} if wanted else {})}
+            done = subprocess.run(["bash", str(project / "tools/cuda.sh"), "why"], env=environment, capture_output=True, text=True)
             return done.returncode, done.stdout.strip(), done.stderr
 
     def test_it_needs_the_kernels_major_version(self):
+        # Bug: the sources were those that git lists. An archive, or a checkout of another user's, had none.
         self.assertEqual(self.ask(None, nvcc="13.0")[:2], (0, "ON"))
         status, answer, why = self.ask(None, nvcc="12.4")
         self.assertEqual((status, answer), (0, "OFF"))

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The checks themselves: what .ci/run, tools/lint.sh, tests/exactness.py and the crash tests must not let pass. `make`,
+the linters and the program are stand-ins."""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+import crash_test  # noqa: E402
+import exactness  # noqa: E402
+import warmup_crash_test  # noqa: E402
+
+# `make demo` takes the next line of outcomes: its exit status, and the failures that its summary names.
+MAKE = '''echo "make $*" >> "$STATE/calls"
+[ "$1" = demo ] || exit 0
+read -r status failures < "$STATE/outcomes"
+sed -i 1d "$STATE/outcomes"
+mkdir -p build/demo
+rm -f build/demo/summary.json
+[ -z "$failures" ] || echo "{\\"failures\\": $failures}" > build/demo/summary.json
+exit "$status"'''
+
+
+class StandIns(unittest.TestCase):
+    """A folder of the project's scripts, and a PATH that begins with stand-ins."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="slip checks "))  # a path with spaces
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.project, self.state, self.path = self.folder / "project", self.folder / "state", self.folder / "bin"
+        for folder in (self.project, self.state, self.path):
+            folder.mkdir()
+
+    def stand_in(self, name, body):
+        (self.path / name).write_text(f"#!/bin/bash\n{body}\n")
+        (self.path / name).chmod(0o755)
+
+    def run_script(self, *command, **more):
+        environment = {"PATH": f"{self.path}:{os.environ['PATH']}", "STATE": str(self.state), "HOME": str(self.folder)}
+        return subprocess.run(["bash", *command], cwd=self.project, env=environment | more, capture_output=True, text=True,
+                              timeout=60)
+
+
+class RunTest(StandIns):
+    def run_ci(self, *outcomes):
+        """`outcomes`: (exit status, failures or None) of each run of the demo."""
+        (self.project / ".ci").mkdir(exist_ok=True)
+        shutil.copy(ROOT / ".ci/run", self.project / ".ci/run")
+        self.stand_in("make", MAKE)
+        lines = [f"{status} {'' if failures is None else json.dumps(failures)}\n" for status, failures in outcomes]
+        (self.state / "outcomes").write_text("".join(lines))
+        done = self.run_script(".ci/run")
+        return done, (self.state / "calls").read_text().split("\n")
+
+    def test_a_demo_that_keeps_its_promises_passes(self):
+        done, calls = self.run_ci((0, []))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(calls, ["make lint", "make test", "make asan-io", "make demo", "make tsan-learner", ""])
+
+    def test_a_demo_that_is_only_slower_runs_once_more_and_is_told(self):
+        done, calls = self.run_ci((1, ["speed"]), (1, ["speed"]))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(calls.count("make demo"), 2)
+        self.assertIn("slower in both runs", done.stdout)
+
+    def test_negative_different_answers_and_drafts_that_do_not_learn_fail(self):
+        # Bug: the failing check stood in a group after `||`, where bash ignores it, so the run went on and passed.
+        slower = (1, ["speed"])
+        for outcomes in ([(1, ["answers"])], [(1, ["learning sql", "speed"])], [(1, None)], [slower, (1, ["answers"])]):
+            with self.subTest(outcomes):
+                done, calls = self.run_ci(*outcomes)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertEqual(calls[-2], "make demo")
+                (self.state / "calls").unlink()
+
+
+# Complains about what it is asked to look at if a line of $STATE/faults stands in it.
+LINTER = '''for word; do [ -f "$word" ] && grep -qf "$STATE/faults" "$word" && { echo "$word: fault"; exit 1; }; done
+exit 0'''
+
+
+class LintTest(StandIns):
+    def setUp(self):
+        super().setUp()
+        for folder in ("tools", "tests"):
+            (self.project / folder).mkdir()
+        for name in ("lint.sh", "lint_names_test.sh", "jobs.sh"):
+            shutil.copy(ROOT / "tools" / name, self.project / "tools")
+        (self.project / "tools/configure.sh").write_text("")
+        for name in ("include_directions.py", "documents.py"):
+            (self.project / "tests" / name).write_text("")
+        shutil.copy(ROOT / ".clang-tidy", self.project)
+        for name in ("clang-format-14", "clang-tidy-14"):
+            self.stand_in(name, LINTER)
+        (self.state / "faults").write_text("bad\n")
+        self.git("init", "-q")
+
+    def git(self, *command):
+        identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+        subprocess.run(["git", *identity, *command], cwd=self.project, check=True, capture_output=True)
+
+    def commit(self, text):
+        (self.project / "one.cpp").write_text(text)
+        self.git("add", "-A")
+        self.git("commit", "-qm", "x")
+
+    def test_what_changed_since_the_base_is_looked_at(self):
+        self.commit("int bad_but_old;\n")
+        self.assertNotEqual(self.run_script("tools/lint.sh").returncode, 0, "a first commit is all new")
+        self.commit("int good;\n")
+        done = self.run_script("tools/lint.sh")
+        self.assertEqual((done.returncode, done.stdout), (0, "lint: 1 files are clean\n"), done.stderr)
+        self.commit("int bad;\n")
+        self.assertNotEqual(self.run_script("tools/lint.sh").returncode, 0)
+
+    def test_negative_a_base_that_is_no_commit_and_a_folder_without_git_are_refused(self):
+        # Bug: the failure of `git diff` was not seen, so no file had changed and all was clean.
+        self.commit("int bad;\n")
+        done = self.run_script("tools/lint.sh", LINT_BASE="no-such-branch")
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn("LINT_BASE=no-such-branch is no commit", done.stderr)
+        shutil.rmtree(self.project / ".git")
+        for more in ({}, {"LINT_ALL": "1"}):
+            done = self.run_script("tools/lint.sh", GIT_CEILING_DIRECTORIES=str(self.folder), **more)
+            self.assertEqual(done.returncode, 2, done.stdout)
+
+    def test_negative_a_linter_that_rejects_every_name_does_not_count(self):
+        (self.state / "faults").write_text("int\n")
+        done = self.run_script("tools/lint_names_test.sh")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("rejects good names too", done.stderr)
+
+
+class ExactnessTest(unittest.TestCase):
+    def test_negative_a_run_that_proposed_nothing_compares_nothing(self):
+        # Bug: equal answers were enough, so a program that never speculates passed.
+        none, some = {"accepted": 0, "first_rejections": 0}, {"accepted": 0, "first_rejections": 2}
+        self.assertTrue(exactness.proposed_nothing(["--draft", "d", "--k", "3"], [none, none]))
+        self.assertFalse(exactness.proposed_nothing(["--draft", "d", "--k", "3"], [none, some]))
+        self.assertFalse(exactness.proposed_nothing(["--k", "0"], [none]), "plain decoding proposes nothing")
+
+
+class CrashTest(unittest.TestCase):
+    def test_the_version_that_served_or_a_newer_one_is_current(self):
+        self.assertIsNone(crash_test.fault_of_versions(0, 0, 0, rolled_back=False))
+        self.assertIsNone(crash_test.fault_of_versions(4, 3, 4, rolled_back=False))
+        self.assertIsNone(crash_test.fault_of_versions(2, 3, 2, rolled_back=True))
+        self.assertIn("v3 already answered", crash_test.fault_of_versions(2, 3, 2, rolled_back=False))
+        self.assertIn("v1 answered", crash_test.fault_of_versions(2, 2, 1, rolled_back=False))
+
+    def test_negative_a_store_that_lost_every_version_is_noticed(self):
+        # Bug: nothing was compared where the store had no current version at all.
+        self.assertIn("v3 already answered", crash_test.fault_of_versions(0, 3, 0, rolled_back=False))
+
+    def test_negative_a_warm_up_that_fails_by_itself_ends_the_test(self):
+        # Bug: it was run again and again for ever, since only a run without a kill ended the loop.
+        class Runs:
+            said = "no space left"
+
+            def warmup(self, name, fail_point):
+                return -signal.SIGKILL if name == "killed-1" else 1
+
+            def finish(self, name, whole):
+                return None
+
+        faults, kills = warmup_crash_test.killed_at_each(Runs(), b"", stride=1)
+        self.assertEqual(kills, 1)
+        self.assertIn("no space left", faults[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
