@@ -51,10 +51,10 @@ class Session : public std::enable_shared_from_this<Session> {
   };
 
   boost::asio::awaitable<Next> serve_one();
-  boost::asio::awaitable<Next> receive(RequestParser& parser);
-  boost::asio::awaitable<Next> answer_head(RequestParser& parser);
+  boost::asio::awaitable<Next> say_exhausted();
+  boost::asio::awaitable<std::optional<Next>> receive(RequestParser& parser);
+  std::optional<Reply> refuse_head(const RequestParser& parser);
   bool take_request_id(const RequestParser& parser);
-  boost::asio::awaitable<Next> route(RequestParser& parser);
   template <class Work>
   boost::asio::awaitable<Next> reply_from_worker(RequestParser& parser, Work work);
   Body take_body(RequestParser& parser);
