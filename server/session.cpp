@@ -202,22 +202,14 @@ awaitable<Session::Next> Session::reply_from_worker(RequestParser& parser, Work 
     return guarded_reply([&] { return work(body.bytes); }, after_s);
   };
   PeerWatch peer(wire_->socket(), options_.heartbeat);
-  auto made = co_await run_while_there(WorkerPool::Lane::kSlow, std::move(job), peer);
+  const auto has_left = left_check(peer);
+  auto made = co_await share_.workers.run(WorkerPool::Lane::kSlow, std::move(job), has_left);
   if (!made) co_return left_in_queue();
   co_return co_await responder_.reply(std::move(*made));
 }
 
 Session::Body Session::take_body(RequestParser& parser) {
   return {std::exchange(parser.get().body(), {}), std::move(body_room_)};
-}
-
-// The result of `work`; nullopt when the client left before it began.
-template <class Work>
-awaitable<std::optional<std::invoke_result_t<Work&>>> Session::run_while_there(WorkerPool::Lane lane, Work work,
-                                                                               PeerWatch& peer) {
-  const auto send_probe = [this] { return responder_.send_continue(); };
-  auto has_left = [&peer, send_probe] { return peer.has_left(send_probe); };
-  return share_.workers.run(lane, std::move(work), std::move(has_left));
 }
 
 Session::Next Session::left_in_queue() {
@@ -277,10 +269,11 @@ awaitable<Session::Next> Session::generate(Endpoint endpoint, RequestParser& par
   };
   // Named objects: GCC 12 frees a temporary of an awaited call twice.
   auto work = work_for(lane == WorkerPool::Lane::kQuick ? NewSchemas::kReturn : NewSchemas::kCompile);
-  auto admission = co_await run_while_there(lane, std::move(work), delivery->peer());
+  const auto has_left = left_check(delivery->peer());
+  auto admission = co_await share_.workers.run(lane, std::move(work), has_left);
   if (admission && admission->must_compile) {
     auto with_compiling = work_for(NewSchemas::kCompile);
-    admission = co_await run_while_there(WorkerPool::Lane::kCompiling, std::move(with_compiling), delivery->peer());
+    admission = co_await share_.workers.run(WorkerPool::Lane::kCompiling, std::move(with_compiling), has_left);
   }
   body.reset();
   if (!admission) co_return left_in_queue();
