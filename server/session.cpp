@@ -264,7 +264,7 @@ awaitable<Session::Next> Session::generate(Endpoint endpoint, RequestParser& par
   const auto work_for = [&](NewSchemas new_schemas) {
     return [&service = share_.service, endpoint, body, headers, make_sink = delivery->sink_maker(), new_schemas,
             caller = Caller{exchange.principal.tenant, exchange.log.id}] {
-      return admit(service, endpoint, body->bytes, headers, caller, make_sink, new_schemas);
+      return service.admit(endpoint, body->bytes, headers, caller, make_sink, new_schemas);
     };
   };
   // Named objects: GCC 12 frees a temporary of an awaited call twice.
