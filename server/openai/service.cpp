@@ -336,6 +336,7 @@ Admission Service::admit(Endpoint endpoint, std::string_view body, const CallHea
         Request request = choice_of(of_prompt, i, who);
         request.sink = make_sink();
         const RequestId id = request.id;
+        if (served->engine.check_speed) served->engine.check_speed(request);
         served->engine.submit(std::move(request));
         who.requests.push_back(id);
       }
