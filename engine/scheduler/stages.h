@@ -118,7 +118,7 @@ struct Engine::State {
   void remember_prefix(Sequence& sequence);
   static void remember_answer(const Sequence& sequence);
   void count_result(std::size_t i);
-  void emit_one(std::size_t i);
+  TokenDelta take_delta(std::size_t i);
   void add_prompt_logprobs(std::size_t i, TokenDelta& delta) const;
   void observe_one(std::size_t i);
   void stop_observing(Sequence& sequence, bool completed);

@@ -20,7 +20,8 @@ void Engine::State::emit() {
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (running[i]->reason == StopReason::kFailed) continue;
     if (parts_[i].committed.empty() && parts_[i].first_prompt_row < 0) continue;
-    if (const auto failure = contain([&] { emit_one(i); })) fail(*running[i], *failure);
+    const auto failure = contain([&] { running[i]->request.sink->on_tokens(take_delta(i)); });
+    if (failure) fail(*running[i], *failure);
   }
 }
 
@@ -50,7 +51,8 @@ void Engine::State::add_prompt_logprobs(std::size_t i, TokenDelta& delta) const 
   }
 }
 
-void Engine::State::emit_one(std::size_t i) {
+// What the step adds to an answer; takes the text that was not told yet.
+TokenDelta Engine::State::take_delta(std::size_t i) {
   Sequence& sequence = *running[i];
   const Part& part = parts_[i];
   TokenDelta delta;
@@ -67,7 +69,7 @@ void Engine::State::emit_one(std::size_t i) {
       sequence.figures.checksum = raw_logits_checksum(logits, sequence.figures.checksum);
     }
   }
-  sequence.request.sink->on_tokens(delta);
+  return delta;
 }
 
 // ---- record ----
