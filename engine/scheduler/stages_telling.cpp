@@ -77,7 +77,8 @@ TokenDelta Engine::State::take_delta(std::size_t i) {
 void Engine::State::record(std::int64_t start_us) {
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (!running[i]->observed || parts_[i].committed.empty()) continue;
-    if (contain([&] { observe_one(i); })) stop_observing(*running[i], /*completed=*/false);
+    const auto failure = contain([&] { observations->record(observation_of(i)); });
+    if (failure) stop_observing(*running[i], /*completed=*/false);
   }
   const bool was_background = runs_background();
   retire();
@@ -88,7 +89,7 @@ void Engine::State::record(std::int64_t start_us) {
   for (StepListener* listener : listeners) listener->on_step(figures_);
 }
 
-void Engine::State::observe_one(std::size_t i) {
+Observation Engine::State::observation_of(std::size_t i) {
   const Sequence& sequence = *running[i];
   const Part& part = parts_[i];
   Observation observation;
@@ -99,7 +100,7 @@ void Engine::State::observe_one(std::size_t i) {
   observe_verification(
       part.proposal, part.result, part.committed, [&](std::int32_t row) { return verifier->observed(part.task, row); },
       observation);
-  observations->record(std::move(observation));
+  return observation;
 }
 
 void Engine::State::stop_observing(Sequence& sequence, bool completed) {
