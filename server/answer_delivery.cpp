@@ -165,8 +165,13 @@ awaitable<AnswerDelivery::Next> AnswerDelivery::stream() {
   bool left = false;
   while (true) {
     if (!left && !peer_.gone()) {
-      const bool sent = co_await send_what_came();
-      left = !sent;
+      StreamOutput output = take_output();
+      if (output.refusal) {
+        co_await responder_.reply(std::move(*output.refusal));
+      } else if (!output.bytes.empty()) {
+        const bool sent = co_await responder_.send(std::move(output.bytes));
+        left = !sent;
+      }
     }
     if (left || peer_.gone()) {
       on_client_gone();
@@ -208,36 +213,36 @@ awaitable<bool> AnswerDelivery::probe() {
   co_return co_await responder_.send_continue();
 }
 
-// Sends the new output of all choices in one write.
-awaitable<bool> AnswerDelivery::send_what_came() {
+// The new output of all choices, for one write.
+AnswerDelivery::StreamOutput AnswerDelivery::take_output() {
+  StreamOutput output;
   std::string events;
-  MemoryBudget::Reservation room;  // held until the write is done
   bool came = false;
   for (std::size_t i = 0; i < channels_.size() && !broken_; ++i) {
     auto taken = channels_[i]->take();
     if (taken.empty()) continue;
-    room.absorb(std::move(taken.room));
+    output.room.absorb(std::move(taken.room));
     gather(who_, i, taken, /*kept=*/false, choices_[i]);
     if (taken.finished) responder_.exchange().log.add(*taken.finished);
     const auto fault = fault_of(taken, /*streamed=*/true);
     broken_ = fault.has_value();
     if (fault && !came && !head_sent_) {
       responder_.exchange().keep_alive = false;
-      co_await responder_.reply(error_reply(*fault, options().retry_after_s));
-      co_return true;
+      output.refusal = error_reply(*fault, options().retry_after_s);
+      return output;
     }
     came = true;
     events += stream_text(who_, i, taken, choices_);
     if (options().log_prompts) choices_[i].part.text += taken.part.text;
   }
-  if (!came) co_return true;
+  if (!came) return output;
   const bool ends = broken_ || all_finished(choices_);
   if (ends) log_answers();
   const bool chunked = !responder_.exchange().http_1_0;
-  std::string bytes = std::exchange(head_sent_, true) ? std::string() : stream_opening();
-  if (!events.empty()) bytes += chunked ? chunk_text(events) : events;
-  if (chunked && ends) bytes += kLastChunk;
-  co_return co_await responder_.send(std::move(bytes));
+  if (!std::exchange(head_sent_, true)) output.bytes = stream_opening();
+  if (!events.empty()) output.bytes += chunked ? chunk_text(events) : events;
+  if (chunked && ends) output.bytes += kLastChunk;
+  return output;
 }
 
 void AnswerDelivery::on_client_gone() {

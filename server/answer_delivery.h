@@ -4,6 +4,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,11 +40,18 @@ class AnswerDelivery : public std::enable_shared_from_this<AnswerDelivery> {
   boost::asio::awaitable<Next> run(AnswerIdentity who, std::shared_ptr<void> connection);
 
  private:
+  // What a stream writes next.
+  struct StreamOutput {
+    std::string bytes;               // empty: nothing came
+    std::optional<Reply> refusal;    // of a stream that fails before it has begun
+    MemoryBudget::Reservation room;  // held until the bytes are written
+  };
+
   boost::asio::awaitable<Next> deliver(std::shared_ptr<void> connection);
   boost::asio::awaitable<void> watch();
   boost::asio::awaitable<Next> collect();
   boost::asio::awaitable<Next> stream();
-  boost::asio::awaitable<bool> send_what_came();
+  StreamOutput take_output();
   boost::asio::awaitable<bool> send_heartbeat();
   boost::asio::awaitable<bool> probe();
   boost::asio::awaitable<void> say_exhausted();

@@ -82,36 +82,59 @@ awaitable<void> Session::run(ConnectionTable::Id place) {
   wire_->expires_after(options_.header_timeout);
   auto next = Next::kClose;
   if (co_await wire_->open()) next = Next::kGoOn;
-  while (next == Next::kGoOn) next = co_await serve_one();
+  while (next == Next::kGoOn) {
+    responder_.begin_exchange();
+    bool exhausted = false;
+    try {
+      next = co_await serve_one();
+    } catch (const std::bad_alloc&) {
+      exhausted = true;
+    }
+    if (exhausted) next = co_await say_exhausted();
+    body_room_.release();
+    if (responder_.log_begun()) responder_.log_request();
+    if (next == Next::kGoOn) share_.connections.end_request(place_);
+  }
   share_.connections.finish(place_);  // a client that is slow to close must not block others
   co_await wire_->close(next == Next::kCloseUnread);
 }
 
+awaitable<Session::Next> Session::say_exhausted() {
+  if (responder_.exchange().answer_begun) co_return Next::kClose;
+  if (!responder_.log_begun()) responder_.begin_log();
+  Reply refusal = exhausted_reply(options_.retry_after_s);
+  refusal.close = true;  // the end of the request may be unknown
+  co_return co_await responder_.reply(std::move(refusal));
+}
+
+// Reads the next request and answers it.
 awaitable<Session::Next> Session::serve_one() {
   RequestParser parser;
   parser.header_limit(options_.max_header_bytes);
   parser.body_limit(options_.max_body_bytes);
-  responder_.begin_exchange();
-  auto next = Next::kClose;
-  bool exhausted = false;
-  try {
-    next = co_await receive(parser);
-  } catch (const std::bad_alloc&) {
-    exhausted = true;
+  const auto ended = co_await receive(parser);
+  if (ended) co_return *ended;
+  const auto path = path_of(parser.get().target());
+  const Service& service = share_.service;
+  const auto drafts = [&service](std::string_view /*body*/) { return service.drafts(); };
+  const auto tokenize = [&service](std::string_view body) { return service.tokenize(parse_tokenize(body)); };
+  const auto detokenize = [&service](std::string_view body) { return service.detokenize(parse_detokenize(body)); };
+  if (parser.get().method() == http::verb::delete_) co_return co_await delete_request(parser.get().target());
+  if (parser.get().method() != http::verb::post) {
+    if (path == "/v1/drafts") co_return co_await reply_from_worker(parser, drafts);
+    co_return co_await responder_.reply(plain_reply(service, parser.get().target()));
   }
-  if (exhausted && !responder_.exchange().answer_begun) {
-    if (!responder_.log_begun()) responder_.begin_log();
-    Reply refusal = exhausted_reply(options_.retry_after_s);
-    refusal.close = true;  // the end of the request may be unknown
-    next = co_await responder_.reply(std::move(refusal));
-  }
-  body_room_.release();
-  if (responder_.log_begun()) responder_.log_request();
-  if (next == Next::kGoOn) share_.connections.end_request(place_);
-  co_return next;
+  const auto entry = share_.quotas.enter(responder_.exchange().principal.tenant, monotonic_us());
+  if (!entry.stay) co_return co_await responder_.reply(quota_reply(entry, options_.retry_after_s));
+  if (path == "/v1/chat/completions") co_return co_await generate(Endpoint::kChat, parser);
+  if (path == "/v1/completions") co_return co_await generate(Endpoint::kCompletion, parser);
+  if (path == "/tokenize") co_return co_await reply_from_worker(parser, tokenize);
+  co_return co_await reply_from_worker(parser, detokenize);
 }
 
-awaitable<Session::Next> Session::receive(RequestParser& parser) {
+// Reads a request. Empty: it is there as a whole. Otherwise it was refused or its client left, and the result says what
+// comes next.
+awaitable<std::optional<Session::Next>> Session::receive(RequestParser& parser) {
   auto head = co_await reader_.read_head(parser);
   if (head.outcome == RequestReader::Outcome::kGone) co_return Next::kClose;
   const auto right = share_.connections.begin_request(place_);
@@ -119,10 +142,26 @@ awaitable<Session::Next> Session::receive(RequestParser& parser) {
   probes_only_ = right == ConnectionTable::Right::kProbes;
   responder_.begin_log();
   if (head.outcome == RequestReader::Outcome::kRefused) co_return co_await responder_.reply(std::move(head.refusal));
-  co_return co_await answer_head(parser);
+  auto refusal = refuse_head(parser);
+  if (refusal) co_return co_await responder_.reply(std::move(*refusal));
+  body_room_ = MemoryBudget::Reservation(share_.service.memory());
+  if (!reader_.reserve(parser, body_room_)) {
+    Reply no_room = no_room_reply(options_.retry_after_s);
+    no_room.close = true;
+    co_return co_await responder_.reply(std::move(no_room));
+  }
+  // RFC 9110, 10.1.1: in any case of letters.
+  if (!parser.is_done() && beast::iequals(parser.get()[http::field::expect], "100-continue")) {
+    if (!co_await responder_.send_continue()) co_return responder_.unanswered();
+  }
+  auto body = co_await reader_.read_body(parser, body_room_);
+  if (body.outcome == RequestReader::Outcome::kRefused) co_return co_await responder_.reply(std::move(body.refusal));
+  if (body.outcome == RequestReader::Outcome::kGone) co_return responder_.unanswered();
+  co_return std::nullopt;
 }
 
-awaitable<Session::Next> Session::answer_head(RequestParser& parser) {
+// Takes from the head what the answer and the log need. The reply, if the head alone decides it.
+std::optional<Reply> Session::refuse_head(const RequestParser& parser) {
   const RequestMetadata metadata = metadata_of(parser);
   const auto target = parser.get().target();
   Exchange& exchange = responder_.exchange();
@@ -134,8 +173,7 @@ awaitable<Session::Next> Session::answer_head(RequestParser& parser) {
   log.method = std::string(metadata.method.substr(0, kLoggedMethodBytes));
   log.route = route_label(target);
   const bool good_id = take_request_id(parser);
-  if (auto refusal = share_.gatekeeper.refuse(metadata, principal))
-    co_return co_await responder_.reply(std::move(*refusal));
+  if (auto refusal = share_.gatekeeper.refuse(metadata, principal)) return refusal;
   log.key = principal.key_name;
   std::optional<Reply> early;
   if (metadata.method == "OPTIONS" && !principal.allowed_origin.empty()) early = preflight_reply(target);
@@ -145,24 +183,8 @@ awaitable<Session::Next> Session::answer_head(RequestParser& parser) {
   if (!early && !good_id) early = refuse_request_id();
   if (!early) early = refuse_content_type(metadata);
   if (!early) early = refuse_content_encoding(metadata);
-  if (early) {
-    early->close = early->close || !parser.is_done();
-    co_return co_await responder_.reply(std::move(*early));
-  }
-  body_room_ = MemoryBudget::Reservation(share_.service.memory());
-  if (!reader_.reserve(parser, body_room_)) {
-    Reply refusal = no_room_reply(options_.retry_after_s);
-    refusal.close = true;
-    co_return co_await responder_.reply(std::move(refusal));
-  }
-  // RFC 9110, 10.1.1: in any case of letters.
-  if (!parser.is_done() && beast::iequals(parser.get()[http::field::expect], "100-continue")) {
-    if (!co_await responder_.send_continue()) co_return responder_.unanswered();
-  }
-  auto body = co_await reader_.read_body(parser, body_room_);
-  if (body.outcome == RequestReader::Outcome::kRefused) co_return co_await responder_.reply(std::move(body.refusal));
-  if (body.outcome == RequestReader::Outcome::kGone) co_return responder_.unanswered();
-  co_return co_await route(parser);
+  if (early) early->close = early->close || !parser.is_done();
+  return early;
 }
 
 // Uses the client's X-Request-Id from here on. False if it is invalid.
@@ -180,7 +202,8 @@ awaitable<Session::Next> Session::reply_from_worker(RequestParser& parser, Work 
     return guarded_reply([&] { return work(body.bytes); }, after_s);
   };
   PeerWatch peer(wire_->socket(), options_.heartbeat);
-  auto made = co_await run_while_there(WorkerPool::Lane::kSlow, std::move(job), peer);
+  const auto has_left = left_check(peer);
+  auto made = co_await share_.workers.run(WorkerPool::Lane::kSlow, std::move(job), has_left);
   if (!made) co_return left_in_queue();
   co_return co_await responder_.reply(std::move(*made));
 }
@@ -189,37 +212,9 @@ Session::Body Session::take_body(RequestParser& parser) {
   return {std::exchange(parser.get().body(), {}), std::move(body_room_)};
 }
 
-// The result of `work`; nullopt when the client left before it began.
-template <class Work>
-awaitable<std::optional<std::invoke_result_t<Work&>>> Session::run_while_there(WorkerPool::Lane lane, Work work,
-                                                                               PeerWatch& peer) {
-  const auto send_probe = [this] { return responder_.send_continue(); };
-  auto has_left = [&peer, send_probe] { return peer.has_left(send_probe); };
-  return share_.workers.run(lane, std::move(work), std::move(has_left));
-}
-
 Session::Next Session::left_in_queue() {
   share_.service.metrics().on_client_gone();
   return responder_.unanswered();
-}
-
-awaitable<Session::Next> Session::route(RequestParser& parser) {
-  const auto path = path_of(parser.get().target());
-  const Service& service = share_.service;
-  const auto drafts = [&service](std::string_view /*body*/) { return service.drafts(); };
-  const auto tokenize = [&service](std::string_view body) { return service.tokenize(parse_tokenize(body)); };
-  const auto detokenize = [&service](std::string_view body) { return service.detokenize(parse_detokenize(body)); };
-  if (parser.get().method() == http::verb::delete_) co_return co_await delete_request(parser.get().target());
-  if (parser.get().method() != http::verb::post) {
-    if (path == "/v1/drafts") co_return co_await reply_from_worker(parser, drafts);
-    co_return co_await responder_.reply(plain_reply(service, parser.get().target()));
-  }
-  const auto entry = share_.quotas.enter(responder_.exchange().principal.tenant, monotonic_us());
-  if (!entry.stay) co_return co_await responder_.reply(quota_reply(entry, options_.retry_after_s));
-  if (path == "/v1/chat/completions") co_return co_await generate(Endpoint::kChat, parser);
-  if (path == "/v1/completions") co_return co_await generate(Endpoint::kCompletion, parser);
-  if (path == "/tokenize") co_return co_await reply_from_worker(parser, tokenize);
-  co_return co_await reply_from_worker(parser, detokenize);
 }
 
 // A purge waits for the learner's and the ledger's threads, so it must not block a thread here.
@@ -269,15 +264,16 @@ awaitable<Session::Next> Session::generate(Endpoint endpoint, RequestParser& par
   const auto work_for = [&](NewSchemas new_schemas) {
     return [&service = share_.service, endpoint, body, headers, make_sink = delivery->sink_maker(), new_schemas,
             caller = Caller{exchange.principal.tenant, exchange.log.id}] {
-      return admit(service, endpoint, body->bytes, headers, caller, make_sink, new_schemas);
+      return service.admit(endpoint, body->bytes, headers, caller, make_sink, new_schemas);
     };
   };
   // Named objects: GCC 12 frees a temporary of an awaited call twice.
   auto work = work_for(lane == WorkerPool::Lane::kQuick ? NewSchemas::kReturn : NewSchemas::kCompile);
-  auto admission = co_await run_while_there(lane, std::move(work), delivery->peer());
+  const auto has_left = left_check(delivery->peer());
+  auto admission = co_await share_.workers.run(lane, std::move(work), has_left);
   if (admission && admission->must_compile) {
     auto with_compiling = work_for(NewSchemas::kCompile);
-    admission = co_await run_while_there(WorkerPool::Lane::kCompiling, std::move(with_compiling), delivery->peer());
+    admission = co_await share_.workers.run(WorkerPool::Lane::kCompiling, std::move(with_compiling), has_left);
   }
   body.reset();
   if (!admission) co_return left_in_queue();

@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <type_traits>
 
 #include "server/http/connection_table.h"
 #include "server/http/gatekeeper.h"
@@ -51,16 +50,17 @@ class Session : public std::enable_shared_from_this<Session> {
   };
 
   boost::asio::awaitable<Next> serve_one();
-  boost::asio::awaitable<Next> receive(RequestParser& parser);
-  boost::asio::awaitable<Next> answer_head(RequestParser& parser);
+  boost::asio::awaitable<Next> say_exhausted();
+  boost::asio::awaitable<std::optional<Next>> receive(RequestParser& parser);
+  std::optional<Reply> refuse_head(const RequestParser& parser);
   bool take_request_id(const RequestParser& parser);
-  boost::asio::awaitable<Next> route(RequestParser& parser);
   template <class Work>
   boost::asio::awaitable<Next> reply_from_worker(RequestParser& parser, Work work);
   Body take_body(RequestParser& parser);
-  template <class Work>
-  boost::asio::awaitable<std::optional<std::invoke_result_t<Work&>>> run_while_there(WorkerPool::Lane lane, Work work,
-                                                                                     PeerWatch& peer);
+  // Asks whether the client has left, for WorkerPool::run(). `peer` outlives the result.
+  auto left_check(PeerWatch& peer) {
+    return [this, &peer] { return peer.has_left([this] { return responder_.send_continue(); }); };
+  }
   Next left_in_queue();
   boost::asio::awaitable<Next> delete_request(std::string_view target);
   boost::asio::awaitable<Next> generate(Endpoint endpoint, RequestParser& parser);

@@ -237,18 +237,16 @@ struct Serving::State {
     });
   }
 
-  // What a client's request passes on its way to the engine. Any thread.
-  void submit(Request request) {
-    if (forecast && request.slo.any()) {
-      const SpeedForecast::Lengths lengths{static_cast<std::int32_t>(request.prompt.size()), request.max_tokens};
-      try {
-        require_attainable(request.slo, forecast->predict({engine->n_running(), engine->n_waiting()}, lengths));
-      } catch (const Error&) {
-        metrics.on_slo_refused(request.slo_tier);
-        throw;
-      }
+  // As EngineDoor. REQUIRES: slo.admission refuses.
+  void check_speed(const Request& request) {
+    if (!request.slo.any()) return;
+    const SpeedForecast::Lengths lengths{static_cast<std::int32_t>(request.prompt.size()), request.max_tokens};
+    try {
+      require_attainable(request.slo, forecast->predict({engine->n_running(), engine->n_waiting()}, lengths));
+    } catch (const Error&) {
+      metrics.on_slo_refused(request.slo_tier);
+      throw;
     }
-    engine->submit(std::move(request));
   }
 
   const ServeConfig config;
@@ -327,13 +325,14 @@ std::shared_ptr<const ServedModel> Serving::model() const {
   model->past_answers = state->past_answers;
   model->k = state->engine->options().k;
   model->drafts = &state->store;
-  model->engine.submit = std::bind_front(&State::submit, state);
+  model->engine.submit = std::bind_front(&Engine::submit, &*state->engine);
+  if (state->forecast) model->engine.check_speed = std::bind_front(&State::check_speed, state);
   model->purge = [state](PurgeOrder order, std::function<void(PurgeResult)> done) {
     state->purger->submit(std::move(order), [state, done = std::move(done)](PurgeResult result) {
       done(for_client(std::move(result), state->config.data_dir));
     });
   };
-  model->engine.cancel = [state](RequestId id) { state->engine->cancel(id); };
+  model->engine.cancel = std::bind_front(&Engine::cancel, &*state->engine);
   return model;
 }
 

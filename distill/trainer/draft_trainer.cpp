@@ -136,7 +136,6 @@ struct DraftTrainer::State {
   RowSums evaluate(const Microbatch& batch);
   RowSums add_gradients(const Microbatch& batch, double weight, const PausePoint& pause);
   std::vector<at::Tensor*> all_tensors();
-  void finish(TrainStep& result);
 
   TrainerOptions options;
   std::shared_ptr<TrainingPasses> passes;
@@ -177,17 +176,6 @@ RowSums DraftTrainer::State::add_gradients(const Microbatch& batch, double weigh
     rows.backward(slopes.gradient);
   }
   return sums;
-}
-
-void DraftTrainer::State::finish(TrainStep& result) {
-  result.grad_norm = gradient_norm(draft.parameters());
-  if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm) || guard.is_outlier(result.loss)) {
-    result.skipped = true;
-    return;
-  }
-  const double clip = options.max_grad_norm > 0 ? std::min(1.0, options.max_grad_norm / (result.grad_norm + 1e-12)) : 1;
-  optimizer.update(clip, options.scale_by_loss ? loss_factor(options.loss.kind, result.loss) : 1);
-  average.update(draft.parameters(), optimizer.steps());
 }
 
 // Parameters, optimizer moments and averages, in the order of the state file.
@@ -262,7 +250,14 @@ TrainStep DraftTrainer::step(std::span<const ReplayRecord> batch, const std::fun
   result.rows = rows;
   result.loss = sums.loss / static_cast<double>(rows);
   result.alpha_greedy = static_cast<double>(sums.greedy_hits) / static_cast<double>(rows);
-  state.finish(result);
+  result.grad_norm = gradient_norm(state.draft.parameters());
+  result.skipped =
+      !std::isfinite(result.loss) || !std::isfinite(result.grad_norm) || state.guard.is_outlier(result.loss);
+  if (result.skipped) return result;
+  const TrainerOptions& options = state.options;
+  const double clip = options.max_grad_norm > 0 ? std::min(1.0, options.max_grad_norm / (result.grad_norm + 1e-12)) : 1;
+  state.optimizer.update(clip, options.scale_by_loss ? loss_factor(options.loss.kind, result.loss) : 1);
+  state.average.update(state.draft.parameters(), state.optimizer.steps());
   result.step = state.optimizer.steps();
   return result;
 }

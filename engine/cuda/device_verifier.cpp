@@ -57,7 +57,8 @@ DeviceVerifier::DeviceVerifier(DeviceWorker& worker)
       seen_logprobs_(queue_, n_rows_ * kKept),
       seen_tails_(queue_, n_rows_) {}
 
-void DeviceVerifier::run(const StepInput& input) {
+void DeviceVerifier::score(std::span<const ScoreTask> tasks) {
+  const StepInput input = lay_out(tasks);
   gather_proposals();
   if (tables_.make_room(verified_)) graphs_.clear();
   const PassShape pass = worker_.put(input, {});

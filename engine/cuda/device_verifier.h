@@ -29,6 +29,7 @@ class DeviceVerifier final : public Verifier {
   bool verifies_on_device(const SamplingParams& sampling) const override {
     return has_distribution_on_device(sampling);
   }
+  void score(std::span<const ScoreTask> tasks) override;
   void verify(std::size_t task, VerifyResult& result) override;
   TopK observed(std::size_t task, std::int32_t row) override;
 
@@ -48,7 +49,6 @@ class DeviceVerifier final : public Verifier {
     std::span<const LogitRows> verified, observed;
   };
 
-  void run(const StepInput& input) override;
   void put_host_rows();
   void gather_proposals();
   Shape put_tables(const PassShape& pass);

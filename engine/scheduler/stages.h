@@ -118,9 +118,9 @@ struct Engine::State {
   void remember_prefix(Sequence& sequence);
   static void remember_answer(const Sequence& sequence);
   void count_result(std::size_t i);
-  void emit_one(std::size_t i);
+  TokenDelta take_delta(std::size_t i);
   void add_prompt_logprobs(std::size_t i, TokenDelta& delta) const;
-  void observe_one(std::size_t i);
+  Observation observation_of(std::size_t i);
   void stop_observing(Sequence& sequence, bool completed);
   std::int32_t row_of_committed(const Part& part, std::size_t index) const;
   TokenLogprobs logprobs_of(std::span<const float> logits, std::int32_t token, std::int32_t n_top) const;

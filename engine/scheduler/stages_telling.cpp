@@ -20,7 +20,8 @@ void Engine::State::emit() {
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (running[i]->reason == StopReason::kFailed) continue;
     if (parts_[i].committed.empty() && parts_[i].first_prompt_row < 0) continue;
-    if (const auto failure = contain([&] { emit_one(i); })) fail(*running[i], *failure);
+    const auto failure = contain([&] { running[i]->request.sink->on_tokens(take_delta(i)); });
+    if (failure) fail(*running[i], *failure);
   }
 }
 
@@ -50,7 +51,8 @@ void Engine::State::add_prompt_logprobs(std::size_t i, TokenDelta& delta) const 
   }
 }
 
-void Engine::State::emit_one(std::size_t i) {
+// What the step adds to an answer; takes the text that was not told yet.
+TokenDelta Engine::State::take_delta(std::size_t i) {
   Sequence& sequence = *running[i];
   const Part& part = parts_[i];
   TokenDelta delta;
@@ -67,7 +69,7 @@ void Engine::State::emit_one(std::size_t i) {
       sequence.figures.checksum = raw_logits_checksum(logits, sequence.figures.checksum);
     }
   }
-  sequence.request.sink->on_tokens(delta);
+  return delta;
 }
 
 // ---- record ----
@@ -75,7 +77,8 @@ void Engine::State::emit_one(std::size_t i) {
 void Engine::State::record(std::int64_t start_us) {
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (!running[i]->observed || parts_[i].committed.empty()) continue;
-    if (contain([&] { observe_one(i); })) stop_observing(*running[i], /*completed=*/false);
+    const auto failure = contain([&] { observations->record(observation_of(i)); });
+    if (failure) stop_observing(*running[i], /*completed=*/false);
   }
   const bool was_background = runs_background();
   retire();
@@ -86,7 +89,7 @@ void Engine::State::record(std::int64_t start_us) {
   for (StepListener* listener : listeners) listener->on_step(figures_);
 }
 
-void Engine::State::observe_one(std::size_t i) {
+Observation Engine::State::observation_of(std::size_t i) {
   const Sequence& sequence = *running[i];
   const Part& part = parts_[i];
   Observation observation;
@@ -97,7 +100,7 @@ void Engine::State::observe_one(std::size_t i) {
   observe_verification(
       part.proposal, part.result, part.committed, [&](std::int32_t row) { return verifier->observed(part.task, row); },
       observation);
-  observations->record(std::move(observation));
+  return observation;
 }
 
 void Engine::State::stop_observing(Sequence& sequence, bool completed) {

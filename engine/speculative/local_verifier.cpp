@@ -20,7 +20,8 @@ bool on_any_thread(const ScoreTask& task) {
 
 }  // namespace
 
-void LocalVerifier::run(const StepInput& input) {
+void LocalVerifier::score(std::span<const ScoreTask> tasks) {
+  const StepInput input = lay_out(tasks);
   for (EarlyResult& early : early_) {
     early.verified = false;
     early.observed.clear();

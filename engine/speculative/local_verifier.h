@@ -18,6 +18,7 @@ class LocalVerifier final : public Verifier {
   explicit LocalVerifier(Worker& worker, kernels::ThreadPool* pool = nullptr) : Verifier(worker), pool_(pool) {}
 
   bool verifies_on_device(const SamplingParams& /*sampling*/) const override { return false; }
+  void score(std::span<const ScoreTask> tasks) override;
   void verify(std::size_t task, VerifyResult& result) override;
   TopK observed(std::size_t task, std::int32_t row) override;
 
@@ -35,7 +36,6 @@ class LocalVerifier final : public Verifier {
     Scratch scratch;
   };
 
-  void run(const StepInput& input) override;
   void verify_together();
   void choose_together();
   void make_early(std::size_t index, EarlyResult& early) const noexcept;

@@ -29,14 +29,14 @@ Verifier::Verifier(Worker& worker)
       logits_(std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(worker.max_logit_rows()) *
                                                       static_cast<std::size_t>(worker.config().vocab_size))) {}
 
-void Verifier::score(std::span<const ScoreTask> tasks) {
+StepInput Verifier::lay_out(std::span<const ScoreTask> tasks) {
   tasks_ = tasks;
   rows_.clear();
   first_logit_row_.clear();
   for (const ScoreTask& task : tasks) {
     first_logit_row_.push_back(rows_.add(SequenceRows{task, task.proposal, wanted_of(task)}));
   }
-  run(rows_.step());
+  return rows_.step();
 }
 
 Verifier::LogitRows Verifier::logit_rows(std::size_t index) const {

@@ -43,8 +43,9 @@ class Verifier {
   // whatever is proposed.
   virtual bool verifies_on_device(const SamplingParams& sampling) const = 0;
 
-  // REQUIRES: rows and logit rows within the worker's bounds, room for every row in the page tables.
-  void score(std::span<const ScoreTask> tasks);
+  // Runs the pass over all tasks' rows, and all work that must be done before results are read. REQUIRES: rows and
+  // logit rows within the worker's bounds, room for every row in the page tables.
+  virtual void score(std::span<const ScoreTask> tasks) = 0;
   // accept() of a task's proposal under its request's distribution. Errors as transform_logits() of the row after the
   // last committed token.
   virtual void verify(std::size_t task, VerifyResult& result) = 0;
@@ -67,8 +68,8 @@ class Verifier {
     std::vector<std::int32_t> path;
   };
 
-  // Runs the pass over all tasks' rows, and all work that must be done before results are read.
-  virtual void run(const StepInput& input) = 0;
+  // Takes the tasks of the next pass and builds its step, which is valid until the next call.
+  StepInput lay_out(std::span<const ScoreTask> tasks);
   // verify() and observed() with the logits on the host. May run on several threads, each with its own scratch.
   void verify_on_host(std::size_t task, VerifyResult& result, Scratch& scratch) const;
   TopK observe_on_host(std::size_t task, std::int32_t row) const;

@@ -4,7 +4,10 @@
 #include <array>
 #include <cstdio>
 #include <ctime>
+#include <exception>
+#include <new>
 
+#include "common/log.h"
 #include "server/http/json_text.h"
 
 namespace slip {
@@ -120,6 +123,20 @@ Reply error_reply(int status, const ErrorBody& error) {
 Reply exhausted_reply(int retry_after_s) {
   return error_reply(Error(ErrorCode::kUnavailable, "the server has no memory for this request", "try again later"),
                      retry_after_s);
+}
+
+Reply failure_reply(int retry_after_s) {
+  try {
+    throw;
+  } catch (const Error& error) {
+    if (http_status(error) == 500) log_error("a request failed: " + error.message());
+    return error_reply(error, retry_after_s);
+  } catch (const std::bad_alloc&) {
+    return exhausted_reply(retry_after_s);
+  } catch (const std::exception& error) {
+    log_error(std::string("a request failed: ") + error.what());
+    return error_reply(Error(ErrorCode::kInternal, "internal error"), retry_after_s);
+  }
 }
 
 Reply no_room_reply(int retry_after_s) {

@@ -34,6 +34,7 @@ ErrorBody error_body(const Error& error);
 Reply error_reply(const Error& error, int retry_after_s);
 Reply error_reply(int status, const ErrorBody& error);
 Reply exhausted_reply(int retry_after_s);   // 503: no memory for this request
+Reply failure_reply(int retry_after_s);     // to the exception being handled; one that is our fault is logged
 Reply no_room_reply(int retry_after_s);     // 503: other requests hold all of server.max_buffered_bytes
 Error answer_too_large(std::size_t bytes);  // 400: an answer that alone takes server.max_buffered_bytes
 

@@ -202,23 +202,6 @@ Reply quota_reply(const KeyQuotas::Entry& entry, int retry_after_s) {
   return reply;
 }
 
-Admission admit(Service& service, Endpoint endpoint, std::string_view body, const CallHeaders& headers, Caller caller,
-                const SinkMaker& make_sink, NewSchemas new_schemas) {
-  Admission admission;
-  bool admitted = false;
-  Reply refusal = guarded_reply(
-      [&] {
-        CompletionCall call = service.parse(endpoint, body, headers);
-        admission.must_compile = new_schemas == NewSchemas::kReturn && !service.has_grammar(call);
-        if (!admission.must_compile) admission.who = service.generate(std::move(call), caller, make_sink);
-        admitted = true;
-        return Reply{};
-      },
-      service.options().retry_after_s);
-  if (!admitted) admission.refusal = std::move(refusal);
-  return admission;
-}
-
 std::optional<Error> fault_of(const RequestSummary& summary) {
   if (summary.reason == StopReason::kFailed) {
     return summary.error.value_or(Error(ErrorCode::kInternal, "the request failed"));

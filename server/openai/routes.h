@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <exception>
-#include <memory>
-#include <new>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "common/error.h"
-#include "common/log.h"
 #include "server/http/key_quotas.h"
 #include "server/openai/service.h"
 
@@ -61,17 +57,6 @@ class ActiveAnswer {
   Service& service_;
 };
 
-struct Admission {
-  AnswerIdentity who;
-  std::optional<Reply> refusal;
-  bool must_compile = false;  // nothing was submitted: its schema has to be compiled first
-};
-// Whether admit() compiles a schema that is new; else it returns `must_compile`.
-enum class NewSchemas : std::uint8_t { kCompile, kReturn };
-// Parses, tokenizes and submits; errors become replies. Not on I/O threads.
-Admission admit(Service& service, Endpoint endpoint, std::string_view body, const CallHeaders& headers, Caller caller,
-                const SinkMaker& make_sink, NewSchemas new_schemas = NewSchemas::kCompile);
-
 // The error of a finished request without a valid answer; nullopt otherwise.
 std::optional<Error> fault_of(const RequestSummary& summary);
 // The same for output taken from a channel, which may have overflowed. `streamed` selects the hint for that.
@@ -86,14 +71,8 @@ template <class Make>
 Reply guarded_reply(Make make, int retry_after_s) {
   try {
     return make();
-  } catch (const Error& error) {
-    if (http_status(error) == 500) log_error("a request failed: " + error.message());
-    return error_reply(error, retry_after_s);
-  } catch (const std::bad_alloc&) {
-    return exhausted_reply(retry_after_s);
-  } catch (const std::exception& error) {
-    log_error(std::string("a request failed: ") + error.what());
-    return error_reply(Error(ErrorCode::kInternal, "internal error"), retry_after_s);
+  } catch (...) {
+    return failure_reply(retry_after_s);
   }
 }
 

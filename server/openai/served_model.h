@@ -19,10 +19,12 @@
 
 namespace slip {
 
-// The engine's two functions that serving calls. Any thread may call them.
+// The engine's functions that serving calls. Any thread may call them.
 struct EngineDoor {
   std::function<void(Request)> submit;
   std::function<void(RequestId)> cancel;
+  // Error{kUnattainable} for a request that asks for a speed which it would not get now. Empty: none is refused for it.
+  std::function<void(const Request&)> check_speed;
 };
 
 // The loaded model and its parts. Immutable, except that the router learns. The engine behind it outlives the service's

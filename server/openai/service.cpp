@@ -92,6 +92,20 @@ void check_echoes(const AnswerIdentity& who, std::size_t most_bytes) {
               "ask for fewer choices, send fewer prompts at a time, or leave out 'echo'", "echo");
 }
 
+// The i-th choice of a prompt, still without a sink. `who` has the requests of the call before it.
+Request choice_of(const Request& prepared, std::int32_t i, const AnswerIdentity& who) {
+  Request request = prepared;
+  request.id = {new_request_number()};
+  request.choice = static_cast<std::uint32_t>(i);
+  request.call = who.requests.empty() ? request.id : who.requests.front();
+  request.learn = prepared.learn && i == 0;  // near-copies would count as independent evidence for a new draft
+  return request;
+}
+
+void log_prompts(const AnswerIdentity& who, const ServedModel& served, const std::vector<Request>& prepared) {
+  for (const Request& request : prepared) log_info(who.id + " prompt: " + served.tokenizer->decode(request.prompt));
+}
+
 void check_model(const ServedModel& model, const std::optional<std::string>& wanted) {
   if (!wanted || std::find(model.names.begin(), model.names.end(), *wanted) != model.names.end()) return;
   throw Error(ErrorCode::kNotFound, "the model '" + escape_controls(wanted->substr(0, 128)) + "' does not exist",
@@ -236,11 +250,6 @@ std::shared_ptr<const ServedModel> Service::model() const {
   return model_.load(std::memory_order_acquire);
 }
 
-CompletionCall Service::parse(Endpoint endpoint, std::string_view body, const CallHeaders& headers) const {
-  const auto served = model();
-  return parse_request(endpoint, body, headers, served->slo_tiers);
-}
-
 Request Service::prepare(const ServedModel& served, const CompletionCall& call, const Caller& caller,
                          const Route& route, std::vector<std::int32_t> prompt) const {
   Request request;
@@ -298,51 +307,49 @@ AnswerIdentity Service::identify(const ServedModel& served, const CompletionCall
   return who;
 }
 
-AnswerIdentity Service::generate(CompletionCall call, const Caller& caller, const SinkMaker& make_sink) {
-  const auto served = model();
-  check_model(*served, call.model);
-  call.sampling.grammar = grammars_.grammar(call.format);
-  const std::string asked = asked_text(*served, call);
-  const Route route = served->router->route(call.topic_label, asked);
-  std::vector<Request> prepared;
-  for (auto& prompt : tokenise(*served, call)) {
-    prepared.push_back(prepare(*served, call, caller, route, std::move(prompt)));
-  }
-  check_scores(prepared, call.n);
-  check_choices(prepared.size() * static_cast<std::size_t>(call.n), served->max_waiting);
-  AnswerIdentity who = identify(*served, call, prepared.front());
-  check_echoes(who, options_.max_answer_bytes);
-  // Reserved first, so that every submitted request is recorded
-  who.requests.reserve(prepared.size() * static_cast<std::size_t>(call.n));
+Admission Service::admit(Endpoint endpoint, std::string_view body, const CallHeaders& headers, const Caller& caller,
+                         const SinkMaker& make_sink, NewSchemas new_schemas) {
+  Admission admission;
+  AnswerIdentity& who = admission.who;
+  std::shared_ptr<const ServedModel> served;
   try {
-    for (const Request& request : prepared) submit_choices(*served, request, call.n, make_sink, who);
+    served = model();
+    CompletionCall call = parse_request(endpoint, body, headers, served->slo_tiers);
+    admission.must_compile = new_schemas == NewSchemas::kReturn && !grammars_.is_ready(call.format);
+    if (admission.must_compile) return admission;
+    check_model(*served, call.model);
+    call.sampling.grammar = grammars_.grammar(call.format);
+    const std::string asked = asked_text(*served, call);
+    const Route route = served->router->route(call.topic_label, asked);
+    std::vector<Request> prepared;
+    for (auto& prompt : tokenise(*served, call)) {
+      prepared.push_back(prepare(*served, call, caller, route, std::move(prompt)));
+    }
+    check_scores(prepared, call.n);
+    const std::size_t n_choices = prepared.size() * static_cast<std::size_t>(call.n);
+    check_choices(n_choices, served->max_waiting);
+    who = identify(*served, call, prepared.front());
+    check_echoes(who, options_.max_answer_bytes);
+    who.requests.reserve(n_choices);  // first, so that every submitted request is recorded
+    for (const Request& of_prompt : prepared) {
+      for (std::int32_t i = 0; i < call.n; ++i) {
+        Request request = choice_of(of_prompt, i, who);
+        request.sink = make_sink();
+        const RequestId id = request.id;
+        if (served->engine.check_speed) served->engine.check_speed(request);
+        served->engine.submit(std::move(request));
+        who.requests.push_back(id);
+      }
+    }
     if (route.source == TopicSource::kLabel && call.learn) served->router->learn(route.topic, asked);
     who.id = http_id(call.endpoint, who.requests.front());
+    if (options_.log_prompts) log_prompts(who, *served, prepared);
   } catch (...) {
     for (const RequestId id : who.requests) served->engine.cancel(id);
-    throw;
+    who = {};
+    admission.refusal = failure_reply(options_.retry_after_s);
   }
-  if (options_.log_prompts) {
-    for (const Request& request : prepared) {
-      log_info(who.id + " prompt: " + served->tokenizer->decode(request.prompt));
-    }
-  }
-  return who;
-}
-
-void Service::submit_choices(const ServedModel& served, const Request& prepared, std::int32_t n,
-                             const SinkMaker& make_sink, AnswerIdentity& who) {
-  for (std::int32_t i = 0; i < n; ++i) {
-    Request request = prepared;
-    request.id = {new_request_number()};
-    request.choice = static_cast<std::uint32_t>(i);
-    request.call = who.requests.empty() ? request.id : who.requests.front();
-    request.learn = prepared.learn && i == 0;  // near-copies would count as independent evidence for a new draft
-    request.sink = make_sink();
-    const RequestId id = request.id;
-    served.engine.submit(std::move(request));
-    who.requests.push_back(id);
-  }
+  return admission;
 }
 
 void Service::cancel(const AnswerIdentity& answer) {

@@ -24,7 +24,7 @@
 
 namespace slip {
 
-// Makes the sink of a call's next choice. Called once per choice, in order, on the thread that calls generate().
+// Makes the sink of a call's next choice. Called once per choice, in order, on the thread that calls admit().
 using SinkMaker = std::function<std::shared_ptr<TokenSink>()>;
 
 // The sender of a request, and the request's id in ledger and log.
@@ -32,6 +32,15 @@ struct Caller {
   TenantId tenant;
   std::string request_id;
 };
+
+// What became of a call.
+struct Admission {
+  AnswerIdentity who;
+  std::optional<Reply> refusal;
+  bool must_compile = false;  // nothing was submitted: its schema has to be compiled first
+};
+// Whether admit() compiles a schema that is new, which may take tens of milliseconds; else it returns `must_compile`.
+enum class NewSchemas : std::uint8_t { kCompile, kReturn };
 
 // Maps API requests to engine requests and back, without sockets. Threads: any.
 class Service {
@@ -49,14 +58,11 @@ class Service {
   std::optional<std::string> not_ready() const;
   bool draining() const { return phase_.load(std::memory_order_acquire) == Phase::kDraining; }
 
-  // parse_request() with the model's tiers. Error{kUnavailable} too.
-  CompletionCall parse(Endpoint endpoint, std::string_view body, const CallHeaders& headers) const;
-  // Tokenizes, compiles a schema, routes and submits; each choice gets its own sink. Slow, so never on an I/O thread.
-  // Errors: those of submit(), after which no choice is generated; kNotFound for another model; kTooLarge if the
-  // context does not fit.
-  AnswerIdentity generate(CompletionCall call, const Caller& caller, const SinkMaker& make_sink);
-  // Whether generate() need not compile the call's schema, which may take tens of milliseconds.
-  bool has_grammar(const CompletionCall& call) { return grammars_.is_ready(call.format); }
+  // Parses, routes, tokenizes and submits a call; each choice gets its own sink. After a refusal no choice is
+  // generated. Errors become refusals: those of parse_request() and of submit(), kUnavailable unless ready, kNotFound
+  // for another model, kTooLarge if the context does not fit. Slow, so never on an I/O thread.
+  Admission admit(Endpoint endpoint, std::string_view body, const CallHeaders& headers, const Caller& caller,
+                  const SinkMaker& make_sink, NewSchemas new_schemas);
   void cancel(const AnswerIdentity& answer);
   // As PurgeDoor. Error{kUnavailable}.
   void purge(PurgeOrder order, std::function<void(PurgeResult)> done) const;
@@ -83,8 +89,6 @@ class Service {
   Request prepare(const ServedModel& served, const CompletionCall& call, const Caller& caller, const Route& route,
                   std::vector<std::int32_t> prompt) const;
   AnswerIdentity identify(const ServedModel& served, const CompletionCall& call, const Request& first) const;
-  void submit_choices(const ServedModel& served, const Request& prepared, std::int32_t n, const SinkMaker& make_sink,
-                      AnswerIdentity& who);
 
   const ServerOptions options_;
   Metrics& metrics_;

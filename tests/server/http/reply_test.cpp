@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -37,6 +39,22 @@ TEST(Reply, CodesMapToStatusesOnce) {
     if (!says_when) continue;
     EXPECT_EQ(reply.headers[0], (std::pair<std::string, std::string>("Retry-After", "3")));
   }
+}
+
+// What a failure of ours says may name files, so the client does not see it.
+TEST(Reply, FailuresAreAnsweredByTheirKind) {
+  const auto reply_to = [](const auto& thrown) {
+    try {
+      throw thrown;
+    } catch (...) {
+      return failure_reply(3);
+    }
+  };
+  EXPECT_EQ(reply_to(Error(ErrorCode::kNotFound, "x")).status, 404);
+  EXPECT_EQ(reply_to(std::bad_alloc()).body, exhausted_reply(3).body);
+  const Reply unknown = reply_to(std::runtime_error("/a/file"));
+  EXPECT_EQ(unknown.status, 500);
+  EXPECT_EQ(unknown.body.find("/a/file"), std::string::npos);
 }
 
 TEST(Reply, DateIsRfc9110) {
