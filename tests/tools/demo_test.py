@@ -193,6 +193,19 @@ class TablesTest(unittest.TestCase):
         self.assertIn("+0.30 [+0.30, +0.30]", text)
         self.assertIn("1.25 × the static draft and 1.50 × plain decoding", demo.verdict(compared))
 
+    def test_a_topic_without_scored_answers_is_no_evidence_and_the_summary_stays_json(self):
+        # Bug: the table had "+0.00 [-inf, +inf]" and the summary Infinity, so a topic that nothing was known of looked unharmed.
+        database = self.database()
+        with contextlib.closing(sqlite3.connect(database)) as ledger, ledger:
+            ledger.execute("DELETE FROM same_text WHERE topic = 'math'")
+        compared = demo.comparison(self.arms(), database)
+        self.assertEqual(compared["topics"]["math"]["scored"], 0)
+        rows = {line.split()[0]: line for line in demo.last_tables(compared, 40, 40) if line and line[0].isalpha()}
+        self.assertIn("no evidence", rows["math"])
+        self.assertNotIn("no evidence", rows["sql"])
+        made = json.loads(json.dumps(demo.summary(compared, 0, 40, {}), allow_nan=False))
+        self.assertIsNone(next(one for one in made["topics"] if one["topic"] == "math")["error"])
+
     def test_the_summary_has_the_promised_keys(self):
         compared = demo.comparison(self.arms(), self.database())
         made = demo.summary(compared, 0, 40, {"speed": "slow"})
