@@ -6,6 +6,7 @@ The same requests go to the same service without learning, and without drafts. A
 Exit status 0 only if all answers are equal, the drafts of the new traffic (sql, code) improved, no other topic fell below the
 draft that does not learn by more than .01, and the last third of the requests was answered faster than by the better of the two others.
 A topic whose last third has fewer than two scored answers has no evidence: the table says so, and only the new topics fail for it."""
+import hashlib
 import json
 import math
 import os
@@ -241,13 +242,23 @@ def write_reports(database):
     (WORK / "report.svg").write_text(run_checked([BUILD / "slipstream", "report", "drift", "--db", WORK / "ledger.db", "--format", "svg"]))
 
 
-def inflated_target():
-    target = WORK / "target-160m"
-    if not (target / "model.safetensors").exists():
+def inflation_stamp(source):
+    """What an inflated target is made of: the shape, and the SHA-256 of each file of the target that is inflated."""
+    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(source.iterdir()) if path.is_file()}
+    return json.dumps({"shape": SHAPE, "files": files}, indent=1) + "\n"
+
+
+def inflated_target(source=ROOT / "checkpoints/demo/target"):
+    """An earlier run's, unless the shape or the embedded target has changed since."""
+    target, stamp_file = WORK / "target-160m", WORK / "target-160m.json"
+    stamp = inflation_stamp(source)
+    if not ((target / "model.safetensors").exists() and stamp_file.exists() and stamp_file.read_text() == stamp):
+        stamp_file.unlink(missing_ok=True)
         shutil.rmtree(target, ignore_errors=True)
         say("Inflating the embedded target to 160M parameters: the same function at a larger model's cost …")
-        run_checked([BUILD / "bench/inflate", "--from", ROOT / "checkpoints/demo/target", "--to", target]
+        run_checked([BUILD / "bench/inflate", "--from", source, "--to", target]
                     + [part for key, value in SHAPE.items() for part in (f"--{key}", value)])
+        stamp_file.write_text(stamp)
     return target
 
 

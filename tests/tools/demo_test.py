@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
@@ -214,6 +215,32 @@ class TablesTest(unittest.TestCase):
         self.assertLessEqual({"topic", "requests", "alpha", "base_alpha_same_text", "last_alpha", "accepted_length", "tokens_per_s",
                               "draft_version"}, set(made["topics"][0]))
         json.dumps(made)
+
+
+class InflatedTargetTest(unittest.TestCase):
+    def test_it_is_made_anew_when_the_shape_or_the_embedded_target_changes(self):
+        # Bug: the first one was used for ever.
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(None):
+            source, work, made = pathlib.Path(folder, "embedded"), pathlib.Path(folder, "work"), []
+            source.mkdir()
+            work.mkdir()
+            (source / "model.safetensors").write_bytes(b"one")
+
+            def inflate(command):
+                made.append(command)
+                (work / "target-160m").mkdir()
+                (work / "target-160m/model.safetensors").touch()
+
+            with mock.patch.multiple(demo, WORK=work, run_checked=inflate):
+                demo.inflated_target(source)
+                demo.inflated_target(source)
+                self.assertEqual(len(made), 1)
+                (source / "model.safetensors").write_bytes(b"two")
+                demo.inflated_target(source)
+                self.assertEqual(len(made), 2)
+                with mock.patch.dict(demo.SHAPE, {"layers": 7}):
+                    demo.inflated_target(source)
+                self.assertEqual(len(made), 3)
 
 
 @unittest.skipUnless((demo.BUILD / "slipstream").exists(), "needs build/slipstream")
