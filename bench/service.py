@@ -137,10 +137,17 @@ def run_arms(options, folder, requests, clients):
 
 def late_gain(database, topic):
     """α of the live draft less α of the base draft on the last third of the answers that the learner scored both on. The static
-    arm's own α would not do: where its draft is bad it proposes little, and the planner picks the requests where it does."""
+    arm's own α would not do: where its draft is bad it proposes little, and the planner picks the requests where it does.
+    None without such answers."""
     live, base = [closed_loop.last_third(scores) for scores in closed_loop.same_text(database, topic)]
     gain, error = closed_loop.paired_gain(live, base)
-    return {"gain": gain, "standard_error": error if math.isfinite(error) else None, "scored_answers": len(live)}
+    return {"gain": gain if live else None, "standard_error": error if math.isfinite(error) else None, "scored_answers": len(live)}
+
+
+def median_of_known(values):
+    """None without any that is not None."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
 
 
 def medians(runs):
@@ -154,8 +161,12 @@ def medians(runs):
             return run["arms"]["learning"]["tokens_per_s"][part] / max(others)
         if set(speeds) - {"learning", "llama"}:
             ratios = {part: statistics.median(ratio(run, part) for run in runs) for part in SPEEDS}
-    gains = {topic: statistics.median(run["gains"][topic]["gain"] for run in runs) for topic in runs[0]["gains"]}
+    gains = {topic: median_of_known(run["gains"][topic]["gain"] for run in runs) for topic in runs[0]["gains"]}
     return {"tokens_per_s": speeds, "learning_to_best_other": ratios, "gains": gains, "different": sum(run["different"] for run in runs)}
+
+
+def gains_as_text(gains):
+    return " ".join(f"{topic} –" if gain is None else f"{topic} {gain:+.3f}" for topic, gain in gains.items())
 
 
 def print_table(rows, arms):
@@ -168,7 +179,7 @@ def print_table(rows, arms):
             ratio = found["learning_to_best_other"].get(part)
             tail = ""
             if part == SPEEDS[0]:
-                tail = " ".join(f"{topic} {gain:+.3f}" for topic, gain in found["gains"].items()) + f" · {found['different']}"
+                tail = gains_as_text(found["gains"]) + f" · {found['different']}"
             print(f"{setting:<30}{part:<12}" + "".join(f"{found['tokens_per_s'][name][part]:>{width}.1f}" for name in arms)
                   + (f"{ratio:>8.2f}" if ratio else f"{'–':>8}") + f"   {tail}")
 

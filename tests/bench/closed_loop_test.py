@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """bench/closed_loop.py: whose turn it is, the clocks, the figures and their intervals on services of our own making, and one
 real service that starts, answers, stops learning and ends."""
+import contextlib
 import math
 import pathlib
+import sqlite3
 import sys
 import tempfile
 import threading
@@ -173,6 +175,25 @@ class RequestsTest(unittest.TestCase):
         found = service.medians([run(12, 10, 8), run(9, 10, 10), run(11, 5, 10)])
         self.assertAlmostEqual(found["learning_to_best_other"]["whole"], 1.1)
         self.assertEqual(found["different"], 3)
+
+    def test_a_topic_without_scored_answers_has_no_gain(self):
+        # Bug: its gain was 0.000, as if its draft had been measured and were no better.
+        with tempfile.TemporaryDirectory() as folder:
+            database = pathlib.Path(folder) / "ledger.db"
+            with contextlib.closing(sqlite3.connect(database)) as ledger, ledger:
+                ledger.execute("CREATE TABLE same_text (id INTEGER PRIMARY KEY, topic TEXT, live_accepted REAL, "
+                               "live_first_rejections REAL, base_accepted REAL, base_first_rejections REAL)")
+                ledger.executemany("INSERT INTO same_text VALUES (?, 'sql', 6, 4, 4, 6)", [(i,) for i in range(6)])
+            gains = {topic: service.late_gain(database, topic) for topic in ("sql", "math")}
+        self.assertEqual(gains["math"], {"gain": None, "standard_error": None, "scored_answers": 0})
+        self.assertAlmostEqual(gains["sql"]["gain"], 0.2)
+
+        def run(sql):
+            speed = {"tokens_per_s": dict.fromkeys(service.SPEEDS, 1)}
+            return {"arms": {"learning": speed}, "gains": {"sql": {"gain": sql}, "math": gains["math"]}, "different": 0}
+        found = service.medians([run(0.1), run(None), run(0.3)])["gains"]
+        self.assertEqual(found, {"sql": 0.2, "math": None})
+        self.assertEqual(service.gains_as_text(found), "sql +0.200 math –")
 
 
 @unittest.skipUnless(PROGRAM.exists(), "needs build/slipstream")
