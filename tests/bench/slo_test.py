@@ -35,6 +35,12 @@ class Figures(unittest.TestCase):
         self.assertEqual(figures["tokens_per_s"], 10)
         self.assertEqual(figures["violation"]["p99"], 1.5)
 
+    def test_one_lucky_request_does_not_set_the_baseline(self):
+        # Bug: the least time of 64 requests set every target.
+        tpots = [12 + i % 8 for i in range(63)]
+        self.assertEqual(slo.baseline_tpot(tpots + [3]), slo.baseline_tpot(tpots))
+        self.assertEqual(slo.baseline_tpot(tpots), 12)
+
     def test_arrivals_are_those_of_a_seed(self):
         times = slo.arrivals(rate=5, duration=200, seed=3)
         self.assertEqual(times, slo.arrivals(rate=5, duration=200, seed=3))
