@@ -45,8 +45,9 @@ json run_service_arms(const AdaptOptions& options, const std::vector<Prompt>& pr
   return result;
 }
 
-// The records for the arms: those of --replay, else the target's answers to the stream, recorded now.
-ArmSetting recorded(const AdaptOptions& options, const std::vector<Prompt>& prompts) {
+// The records for the arms: those of --replay, else the target's answers to the stream, recorded now. `result` gets how
+// many requests failed meanwhile.
+ArmSetting recorded(const AdaptOptions& options, const std::vector<Prompt>& prompts, json& result) {
   namespace fs = std::filesystem;
   ArmSetting setting;
   setting.draft = options.draft;
@@ -57,12 +58,13 @@ ArmSetting recorded(const AdaptOptions& options, const std::vector<Prompt>& prom
       options.record.empty() ? fs::path(options.work) / (options.topic + "-record") : fs::path(options.record);
   fs::path stream = options.replay, dev = options.dev_replay;
   if (stream.empty()) {
-    record_stream(options, record / "stream", prompts);
+    std::size_t failed = record_stream(options, record / "stream", prompts);
     stream = record / "stream" / "replay";
     if (!options.dev.empty()) {
-      record_stream(options, record / "dev", read_prompts(options.dev, 0, options.dev_prompts));
+      failed += record_stream(options, record / "dev", read_prompts(options.dev, 0, options.dev_prompts));
       dev = record / "dev" / "replay";
     }
+    result["failed_while_recording"] = failed;
   }
   setting.stream = read_recorded(stream);
   setting.stream.resize(std::min(setting.stream.size(), options.requests));
@@ -106,7 +108,7 @@ json run(const AdaptOptions& options) {
   result["topic"] = options.topic;
   result["window"] = options.window;
   const bool in_process = !std::all_of(options.arms.begin(), options.arms.end(), is_service_arm);
-  if (in_process) run_recorded_arms(options, recorded(options, prompts), result);
+  if (in_process) run_recorded_arms(options, recorded(options, prompts, result), result);
   return result;
 }
 

@@ -2,6 +2,7 @@
 #include "bench/adapt/adapt_service.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -23,9 +24,15 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-// Sends the prompts at a steady rate; returns the seconds until the last answer ended.
-double send_all(const AdaptOptions& options, const Service& service, const std::vector<Prompt>& prompts,
-                const std::string& what) {
+struct Sent {
+  double seconds = 0;      // until the last answer ended
+  std::size_t failed = 0;  // requests that got another status than 200
+};
+
+// Sends the prompts at a steady rate.
+Sent send_all(const AdaptOptions& options, const Service& service, const std::vector<Prompt>& prompts,
+              const std::string& what) {
+  std::atomic<std::size_t> failed{0};
   std::vector<std::jthread> calls;
   const auto start = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < prompts.size(); ++i) {
@@ -33,14 +40,16 @@ double send_all(const AdaptOptions& options, const Service& service, const std::
     calls.emplace_back([&, i] {
       const auto reply =
           stream_chat(service.endpoint(), {prompts[i].text, options.topic, options.temperature, options.max_tokens});
-      if (reply.status != 200) std::fprintf(stderr, "adapt: request %zu got status %d\n", i, reply.status);
+      if (reply.status == 200) return;
+      ++failed;
+      std::fprintf(stderr, "adapt: request %zu got status %d\n", i, reply.status);
     });
     cli::redraw_line("adapt: " + options.topic + " " + what + " " + std::to_string(i + 1) + "/" +
                      std::to_string(prompts.size()));
   }
   calls.clear();
   cli::redraw_line("");
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return {std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), failed};
 }
 
 // The arguments of `serve` with its data in `folder`, which is emptied first.
@@ -155,7 +164,9 @@ ServiceArm run_service_arm(const AdaptOptions& options, const std::string& name,
   if (name == "frozen") arguments.push_back("--no-learning");
   Service service(slipstream_beside(), arguments, folder / "service.log");
   ServiceArm arm;
-  arm.seconds = send_all(options, service, prompts, name);
+  const Sent sent = send_all(options, service, prompts, name);
+  arm.seconds = sent.seconds;
+  arm.failed = sent.failed;
   arm.exit_status = service.stop();
   read_ledger(folder / "data" / "ledger.db", arm);
   DraftStore store(folder / "data" / "drafts");
@@ -164,15 +175,16 @@ ServiceArm run_service_arm(const AdaptOptions& options, const std::string& name,
   return arm;
 }
 
-void record_stream(const AdaptOptions& options, const fs::path& folder, const std::vector<Prompt>& prompts) {
+std::size_t record_stream(const AdaptOptions& options, const fs::path& folder, const std::vector<Prompt>& prompts) {
   std::vector<std::string> arguments = serve_arguments(options, folder);
   const fs::path config = folder / "record.toml";
   std::ofstream(config) << "[learning]\ngovernor = \"steps_per_request:0\"\nqueue_observations = 1048576\n";
   arguments.insert(arguments.begin(), {"-c", config.string()});
   Service service(slipstream_beside(), arguments, folder / "service.log");
-  send_all(options, service, prompts, "record");
+  const Sent sent = send_all(options, service, prompts, "record");
   service.stop();
   fs::rename(folder / "data" / "replay", folder / "replay");
+  return sent.failed;
 }
 
 // Repetitive answers inflate acceptance, so they are excluded from all arms.
@@ -198,6 +210,7 @@ json service_report(const AdaptOptions& options, const ServiceArm& arm, const st
     return found == arm.outcomes.end() ? std::int64_t{0} : found->second;
   };
   report["requests"] = arm.served.size();
+  report["failed_requests"] = arm.failed;
   report["requests_to_50"] = requests_to(alphas, 0.5);
   report["requests_to_90"] = requests_to(alphas, 0.9);
   report["final_alpha"] = alphas.empty() ? json(nullptr) : alphas.back()["alpha"];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -25,14 +26,16 @@ struct ServiceArm {
   std::filesystem::path learned;                 // the draft's folder at the end
   std::map<std::string, std::int64_t> outcomes;  // canary decisions by kind
   double seconds = 0;                            // from the first request to the last answer
+  std::size_t failed = 0;                        // requests that got another status than 200
   int exit_status = 0;
 };
 
 // Runs an arm: in "learning" the service learns as configured, in "frozen" it does not.
 ServiceArm run_service_arm(const AdaptOptions& options, const std::string& name, const std::vector<Prompt>& prompts);
-// Lets the target answer the prompts and keeps the records in <folder>/replay, without training.
-void record_stream(const AdaptOptions& options, const std::filesystem::path& folder,
-                   const std::vector<Prompt>& prompts);
+// Lets the target answer the prompts and keeps the records in <folder>/replay, without training. Returns how many
+// requests failed.
+std::size_t record_stream(const AdaptOptions& options, const std::filesystem::path& folder,
+                          const std::vector<Prompt>& prompts);
 
 // Requests whose answers are mostly repetitive in any arm. Repetition inflates acceptance, so they are excluded from
 // all.
