@@ -4,11 +4,11 @@
 
     python3 bench/flood.py --target checkpoints/demo/target --draft checkpoints/demo/draft
 
-Four floods take turns with quiet rounds in which only the chats run: clients that tokenize large texts, clients whose
+Four floods take turns with quiet parts in which only the chats run: clients that tokenize large texts, clients whose
 every chat has a schema that is new, both, and as a bound clients that tokenize large texts at a second service on the
-same machine, which takes cores from the chats but no place in their service. After that, clients that do not read
-answers of /tokenize and others that never end their bodies stay for some seconds, and memory is compared with
-server.max_buffered_bytes. Exit status 1: it grew by more than 1.2 times that."""
+same machine, which takes cores from the chats but no place in their service. Every second round has the reverse order.
+After that, clients that do not read answers of /tokenize and others that never end their bodies stay for some seconds,
+and memory is compared with server.max_buffered_bytes. Exit status 1: it grew by more than 1.2 times that."""
 import argparse
 import contextlib
 import http.client
@@ -106,20 +106,29 @@ def chat_times(address, seconds):
     return times
 
 
+def parts_of(round_number):
+    """The parts of a round in order: each flood beside a quiet part. Every second round has the reverse order, so that
+    a machine that drifts evenly favours none. Pure."""
+    parts = [part for flood in FLOODS for part in ("quiet", flood)]
+    return parts[::-1] if round_number % 2 else parts
+
+
 def measure_times(service, other, options, large):
-    """{round: milliseconds} and {flood: large requests answered}, the floods and the quiet rounds in turns."""
-    found, answered, n_floods = {}, dict.fromkeys(FLOODS, 0), 0
+    """{part: milliseconds} and {flood: large requests answered}, the floods and the quiet parts in turns."""
+    found, answered, n_floods = {"quiet": []} | {flood: [] for flood in FLOODS}, dict.fromkeys(FLOODS, 0), 0
     chat_times(service.address, 2)
-    for _ in range(options.rounds):
-        for flood, kinds in FLOODS.items():
-            found.setdefault("quiet", []).extend(chat_times(service.address, options.seconds))
-            n_floods += 1
-            flooded_service = other if flood == "elsewhere" else service
-            with flooded(flooded_service.address, kinds, options.clients, large, n_floods * 1_000_000) as n_answered:  # new schemas
-                found.setdefault(flood, []).extend(chat_times(service.address, options.seconds))
-                answered[flood] += n_answered.value
-            if answered[flood] == 0:
-                raise closed_loop.ServiceError(f"the service answered none of the flood's requests ({flood})")
+    for part in itertools.chain.from_iterable(parts_of(number) for number in range(options.rounds)):
+        if part == "quiet":
+            found[part] += chat_times(service.address, options.seconds)
+            continue
+        n_floods += 1
+        flooded_service = other if part == "elsewhere" else service
+        first_number = n_floods * 1_000_000  # new schemas
+        with flooded(flooded_service.address, FLOODS[part], options.clients, large, first_number) as n_answered:
+            found[part] += chat_times(service.address, options.seconds)
+            answered[part] += n_answered.value
+        if answered[part] == 0:
+            raise closed_loop.ServiceError(f"the service answered none of the flood's requests ({part})")
     return found, answered
 
 

@@ -18,6 +18,13 @@ class Figures(unittest.TestCase):
         self.assertEqual(found["chats"]["schemas"], {"n": 100, "p50_ms": 102, "p99_ms": 200, "p99_ratio": 2, "n_flood_answers": 7})
         self.assertEqual(found["memory"]["growth_over_budget"], 1)
 
+    def test_every_second_round_has_the_reverse_order(self):
+        # Bug: every round had the same order, so a machine that slows down in a round looked like the last flood.
+        first, second, third = (flood.parts_of(number) for number in range(3))
+        self.assertEqual(first, ["quiet", "tokenize", "quiet", "schemas", "quiet", "both", "quiet", "elsewhere"])
+        self.assertEqual(second, first[::-1])
+        self.assertEqual(third, first)
+
     def test_memory_beyond_the_budget_and_a_fifth_is_a_fault(self):
         self.assertIsNone(flood.fault_of({"memory": {"growth_over_budget": 1.2}}))
         self.assertIn("1.21", flood.fault_of({"memory": {"growth_over_budget": 1.21}}))
