@@ -2,7 +2,8 @@
 // Measures tokens per second by draft length on real prompts, and with lengths and siblings that the engine chooses,
 // with the explaining quantities: α, accepted length L, the draft's cost per token c and the cost of verifying k + 1
 // rows. Prints the upper bound L / (c·k + T(k+1)/T(1)) beside the measured speedup. k = 0 is plain decoding without a
-// draft. The draft lengths, and the passes that measure T, take turns, so drift of the machine affects all equally.
+// draft. The draft lengths, and the passes that measure T, take turns, in reverse order every second round, so drift of
+// the machine affects all equally.
 // Each arm keeps its engine, so that one that plans has learned its costs by the second round; the first one is no
 // part of the figures.
 #include <CLI/CLI.hpp>
@@ -251,8 +252,9 @@ nlohmann::json run(const Options& options) {
     bench.run(arm, totals[arm]);
     totals[arm] = {};
   }
+  std::vector<Arm> order = arms;
   for (int round = 0; round < options.rounds; ++round) {
-    for (const Arm& arm : arms) {
+    for (const Arm& arm : order) {
       bench.run(arm, totals[arm]);
       for (const int also : lengths) {
         steps[also].measure([&] { decoding->step(bench.step_shape(also)); }, kStepBudgetSeconds);
@@ -260,6 +262,8 @@ nlohmann::json run(const Options& options) {
       cli::redraw_line("speculate: round " + std::to_string(round + 1) + "/" + std::to_string(options.rounds) + " " +
                        arm.name());
     }
+    std::reverse(order.begin(), order.end());
+    std::reverse(lengths.begin(), lengths.end());
   }
   cli::redraw_line("");
   nlohmann::json result = {{"benchmark", "speculate"},
@@ -322,7 +326,8 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, slip::kMaxTreeWidth));
   app.add_option("--max-tokens", options.max_tokens, "Longest answer, in tokens");
   app.add_option("--temperature", options.temperature, "0 is greedy; else seeded sampling");
-  app.add_option("--rounds", options.rounds, "Passes, the lengths taking turns")->check(CLI::PositiveNumber);
+  app.add_option("--rounds", options.rounds, "Passes, the lengths taking turns, every second one in reverse order")
+      ->check(CLI::PositiveNumber);
   app.add_option("--threads", options.threads, "Threads of the forward pass")->check(CLI::PositiveNumber);
   app.add_option("--concurrency", options.concurrency, "Requests at once")->check(CLI::PositiveNumber);
   app.add_flag("--json", options.json, "Print JSON");
