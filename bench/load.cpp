@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bench/common_client.h"
+#include "bench/common_mean_ratio.h"
 #include "bench/common_open_loop.h"
 #include "bench/common_prompts.h"
 #include "bench/common_result.h"
@@ -170,28 +171,6 @@ double capacity(const Options& options, const LoadCalls& calls, const std::vecto
                                       [](const ReplyFigures& reply) { return reply.status == 200; });
   if (answered == 0) throw Error(ErrorCode::kUnavailable, "no request was answered while capacity was measured");
   return static_cast<double>(answered) / run.elapsed_s;
-}
-
-// The mean time of an answer in `one` to that in `other`, over the requests that both answered, and how many these are.
-// The 95 % interval takes requests as independent. Those that wait for each other are not: in a long queue it is too
-// narrow.
-json mean_ratio(const std::vector<LoadFigures>& one, const std::vector<LoadFigures>& other) {
-  double sum = 0, sum_other = 0, sum_of_squares = 0, n = 0;
-  for (std::size_t run = 0; run < one.size(); ++run) {
-    for (std::size_t i = 0; i < one[run].replies.size(); ++i) {
-      const ReplyFigures &mine = one[run].replies[i], &its = other[run].replies[i];
-      if (mine.status != 200 || its.status != 200) continue;
-      const double difference = mine.e2e_ms - its.e2e_ms;
-      sum += mine.e2e_ms;
-      sum_other += its.e2e_ms;
-      sum_of_squares += difference * difference;
-      ++n;
-    }
-  }
-  if (n < 2 || sum_other <= 0) return nullptr;
-  const double mean = (sum - sum_other) / n, variance = (sum_of_squares - n * mean * mean) / (n - 1);
-  const double ratio = sum / sum_other, error = 1.96 * std::sqrt(variance / n) / (sum_other / n);
-  return {{"ratio", ratio}, {"low", ratio - error}, {"high", ratio + error}, {"requests", n}};
 }
 
 // The first arm relative to each other one.
