@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times the matrix products of an 8B-shaped and a 1B-shaped target at 1 … 64 and 512 rows, against cuBLASLt. The
 // library is timed with its best algorithm per number of rows, and with the best single algorithm for all of them, as
-// exact speculation requires. A wrong result, or bits that change with the number of rows where they must not, is not
-// timed.
+// exact speculation requires. What is compared takes turns. A wrong result, or bits that change with the number of rows
+// where they must not, is not timed.
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "bench/device/common_cublaslt.h"
 #include "bench/device/common_products.h"
@@ -21,6 +24,7 @@ using namespace kernels::cuda;  // NOLINT: the benchmark is of these
 constexpr int kMostRows = 512;
 constexpr std::int64_t kDecodeRows[] = {1, 2, 4, 8, 16, 32, 64};
 constexpr double kBeyondCache = 512e6;  // bytes; such devices have caches of at most 60 MB
+constexpr std::size_t kTurns = 5;
 
 std::vector<std::int64_t> all_rows() {
   std::vector<std::int64_t> out(std::begin(kDecodeRows), std::end(kDecodeRows));
@@ -60,37 +64,65 @@ class Operands {
   DeviceArray<float> y_;
 };
 
-// Our kernel's microseconds for each number of rows.
-std::vector<double> time_ours(const ProductShape& shape, cudaStream_t stream) {
-  const Operands operands(shape, Layout::kWeights, Layout::kActivations, stream);
-  const auto run = [&](std::int64_t n_rows, int copy) {
-    Matmul job;
-    job.weight.data = operands.copy_of_weight(copy);
-    job.activations = operands.x();
-    job.n_rows = n_rows;
-    job.n_out = shape.n_out;
-    job.n_in = shape.n_in;
-    job.y = operands.y();
-    job.y_stride = shape.n_out;
-    enqueue(job, stream);
-  };
-  std::vector<double> times;
-  std::vector<float> first;
-  for (const std::int64_t n_rows : all_rows()) {
-    run(n_rows, 0);
-    if (!operands.is_right(n_rows)) throw std::runtime_error(std::string(shape.name) + " is wrong: not timed");
-    const auto row = operands.first_row();
-    if (!first.empty() && row != first) throw std::runtime_error(std::string(shape.name) + " depends on the rows");
-    first = row;
-    times.push_back(1e3 * captured_ms(stream, operands.n_copies, [&](int i) { run(n_rows, i); }));
+// The median microseconds of each measurement. They take turns, in reverse order every second time, so that a device
+// that changes its clock favours none.
+std::vector<double> medians_in_turns(const std::vector<std::function<double()>>& measurements) {
+  std::vector<std::vector<double>> times(measurements.size());
+  for (std::size_t turn = 0; turn < kTurns; ++turn) {
+    for (std::size_t i = 0; i < measurements.size(); ++i) {
+      const std::size_t which = turn % 2 == 0 ? i : measurements.size() - 1 - i;
+      times[which].push_back(measurements[which]());
+    }
   }
-  return times;
+  std::vector<double> medians;
+  for (auto& of_one : times) {
+    std::nth_element(of_one.begin(), of_one.begin() + kTurns / 2, of_one.end());
+    medians.push_back(of_one[kTurns / 2]);
+  }
+  return medians;
 }
 
-// The library's microseconds: `best[i]` with the best algorithm for all_rows()[i], `pinned[i]` with the best algorithm
-// that accepts every number of decode rows; empty if there is none.
-struct PeerTimes {
-  std::vector<double> best, pinned;
+// Our kernel. The constructor checks its results.
+class OurBench {
+ public:
+  OurBench(const ProductShape& shape, cudaStream_t stream)
+      : shape_(shape), operands_(shape, Layout::kWeights, Layout::kActivations, stream), stream_(stream) {
+    std::vector<float> first;
+    for (const std::int64_t n_rows : all_rows()) {
+      run(n_rows, 0);
+      if (!operands_.is_right(n_rows)) throw std::runtime_error(std::string(shape.name) + " is wrong: not timed");
+      const auto row = operands_.first_row();
+      if (!first.empty() && row != first) throw std::runtime_error(std::string(shape.name) + " depends on the rows");
+      first = row;
+    }
+  }
+  double time_us(std::int64_t n_rows) const {
+    return 1e3 * captured_ms(stream_, operands_.n_copies, [&](int copy) { run(n_rows, copy); });
+  }
+
+ private:
+  void run(std::int64_t n_rows, int copy) const {
+    Matmul job;
+    job.weight.data = operands_.copy_of_weight(copy);
+    job.activations = operands_.x();
+    job.n_rows = n_rows;
+    job.n_out = shape_.n_out;
+    job.n_in = shape_.n_in;
+    job.y = operands_.y();
+    job.y_stride = shape_.n_out;
+    enqueue(job, stream_);
+  }
+
+  ProductShape shape_;
+  Operands operands_;
+  cudaStream_t stream_;
+};
+
+// The library's algorithms: best[i] for all_rows()[i], empty if each is refused or wrong, and the best one of those
+// that accept every number of decode rows.
+struct PeerChoice {
+  std::vector<std::optional<Algorithm>> best;
+  std::optional<Algorithm> pinned;
   bool pinned_same_bits = false;  // of a row, for every number of rows
 };
 
@@ -103,24 +135,29 @@ class PeerBench {
     }
   }
 
-  PeerTimes times() const {
-    PeerTimes out;
+  PeerChoice choose() const {
+    PeerChoice out;
     std::vector<Algorithm> candidates;
     for (std::size_t i = 0; i < shapes_.size(); ++i) {
-      double best = std::numeric_limits<double>::infinity();
+      double least = std::numeric_limits<double>::infinity();
+      out.best.emplace_back();
       for (const Algorithm& algorithm : shapes_[i]->candidates()) {
-        best = std::min(best, time_us(i, algorithm));
+        const double us = time_if_right_us(i, algorithm);
+        if (us < least) out.best.back() = algorithm;
+        least = std::min(least, us);
         if (std::find(candidates.begin(), candidates.end(), algorithm) == candidates.end()) {
           candidates.push_back(algorithm);
         }
       }
-      out.best.push_back(best);
     }
-    const Algorithm* pinned = best_for_all(candidates);
-    if (pinned == nullptr) return out;
-    out.pinned_same_bits = has_same_bits(*pinned);
-    for (std::size_t i = 0; i < std::size(kDecodeRows); ++i) out.pinned.push_back(time_us(i, *pinned));
+    out.pinned = best_for_all(candidates);
+    if (out.pinned) out.pinned_same_bits = has_same_bits(*out.pinned);
     return out;
+  }
+
+  // At all_rows()[i].
+  double time_us(std::size_t i, const Algorithm& algorithm) const {
+    return 1e3 * captured_ms(stream_, operands_.n_copies, [&](int copy) { run(i, algorithm, copy); });
   }
 
  private:
@@ -128,21 +165,21 @@ class PeerBench {
     shapes_[i]->enqueue(algorithm, {operands_.copy_of_weight(copy), operands_.x(), operands_.y()}, stream_);
   }
   // Infinite for a refused or wrong product.
-  double time_us(std::size_t i, const Algorithm& algorithm) const {
+  double time_if_right_us(std::size_t i, const Algorithm& algorithm) const {
     if (!shapes_[i]->takes(algorithm)) return std::numeric_limits<double>::infinity();
     run(i, algorithm, 0);
     if (!operands_.is_right(all_rows()[i])) return std::numeric_limits<double>::infinity();
-    return 1e3 * captured_ms(stream_, operands_.n_copies, [&](int copy) { run(i, algorithm, copy); });
+    return time_us(i, algorithm);
   }
-  const Algorithm* best_for_all(const std::vector<Algorithm>& candidates) const {
-    const Algorithm* best = nullptr;
+  std::optional<Algorithm> best_for_all(const std::vector<Algorithm>& candidates) const {
+    std::optional<Algorithm> best;
     double least = std::numeric_limits<double>::infinity();
     for (const Algorithm& algorithm : candidates) {
       double sum = 0;
-      for (std::size_t i = 0; i < std::size(kDecodeRows) && sum < least; ++i) sum += time_us(i, algorithm);
+      for (std::size_t i = 0; i < std::size(kDecodeRows) && sum < least; ++i) sum += time_if_right_us(i, algorithm);
       if (sum >= least) continue;
       least = sum;
-      best = &algorithm;
+      best = algorithm;
     }
     return best;
   }
@@ -162,23 +199,39 @@ class PeerBench {
   std::vector<std::unique_ptr<PeerShape>> shapes_;
 };
 
+// {rows, us} at all_rows()[i], and the library's times where it has algorithms.
+json time_rows(std::size_t i, const OurBench& ours, const PeerBench* theirs, const PeerChoice& choice) {
+  std::vector<const char*> names = {"us"};
+  std::vector<std::function<double()>> measurements = {[&] { return ours.time_us(all_rows()[i]); }};
+  const auto add = [&](const char* name, const std::optional<Algorithm>& algorithm) {
+    if (!algorithm) return;
+    names.push_back(name);
+    measurements.emplace_back([=] { return theirs->time_us(i, *algorithm); });
+  };
+  if (i < choice.best.size()) add("cublaslt_us", choice.best[i]);
+  if (i < std::size(kDecodeRows)) add("cublaslt_pinned_us", choice.pinned);
+  const std::vector<double> times = medians_in_turns(measurements);
+  json row = {{"rows", all_rows()[i]}};
+  for (std::size_t j = 0; j < times.size(); ++j) row[names[j]] = times[j];
+  return row;
+}
+
 json measure_shape(const ProductShape& shape, const Peer* peer, double read_gb_s, cudaStream_t stream) {
-  const auto ours = time_ours(shape, stream);
-  PeerTimes theirs;
-  if (peer != nullptr) theirs = PeerBench(*peer, shape, stream).times();
+  const OurBench ours(shape, stream);
+  std::optional<PeerBench> theirs;
+  if (peer != nullptr) theirs.emplace(*peer, shape, stream);
+  const PeerChoice choice = theirs ? theirs->choose() : PeerChoice{};
   json rows = json::array();
-  for (std::size_t i = 0; i < ours.size(); ++i) {
-    json one = {{"rows", all_rows()[i]},
-                {"us", ours[i]},
-                {"over_one_row", ours[i] / ours[0]},
-                {"share_of_read", shape.weight_bytes() / ours[i] / 1e3 / read_gb_s}};
-    if (i < theirs.best.size()) one["cublaslt_us"] = theirs.best[i];
-    if (i < theirs.pinned.size()) one["cublaslt_pinned_us"] = theirs.pinned[i];
-    rows.push_back(one);
+  for (std::size_t i = 0; i < all_rows().size(); ++i) {
+    json row = time_rows(i, ours, theirs ? &*theirs : nullptr, choice);
+    const double us = row["us"];
+    row["over_one_row"] = i == 0 ? 1.0 : us / rows[0]["us"].get<double>();
+    row["share_of_read"] = shape.weight_bytes() / us / 1e3 / read_gb_s;
+    rows.push_back(row);
   }
   json out = {{"model", shape.model}, {"product", shape.name}, {"n_out", shape.n_out}, {"n_in", shape.n_in}};
   out["rows"] = rows;
-  if (!theirs.pinned.empty()) out["cublaslt_pinned_same_bits"] = theirs.pinned_same_bits;
+  if (choice.pinned) out["cublaslt_pinned_same_bits"] = choice.pinned_same_bits;
   return out;
 }
 
