@@ -4,9 +4,11 @@
 
 Each case arms one fail point, streams requests until the service dies there, and then checks: the ledger passes SQLite's integrity check and has a row
 for every request answered more than a second before the death; the store's current draft is whole (SHA-256) and not older than the last
-version that answered, unless that one was rolled back; the router's state can be read; the service starts again, replays what it had, and answers with that current draft."""
+version that answered, unless that one was rolled back; the router's state can be read; the service starts again, its replay has at least nine tenths
+of the records that it had, and it answers with that current draft."""
 import argparse
 import concurrent.futures
+import contextlib
 import hashlib
 import http.client
 import json
@@ -44,6 +46,8 @@ REPLAY = [("replay.append.write", 2), ("replay.append.write", 5), ("replay.appen
           ("replay.compact.*", 1), ("replay.compact.*", 2), ("replay.compact.*", 3)]
 OTHER = [("optimizer.*", 1), ("optimizer.*", 2), ("optimizer.*", 3), ("router.*", 1), ("router.*", 2), ("router.*", 3), ("router.*", 4)]
 ANYTIME = [(None, 1.5), (None, 2.5), (None, 4.0)]  # no fail point: kill -9 after so many seconds
+MOST_REPLAY_LOST = 0.1  # share of the records: at its budget, replay holds as many bytes, but perhaps fewer records
+END_S = 60  # in which a process must have ended
 
 
 class Service:
@@ -73,6 +77,18 @@ class Service:
             time.sleep(0.05)
         return False
 
+    def ended(self, timeout_s=END_S):
+        """The exit status; None for a process that did not end by itself and was killed."""
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return None
+
+    def replay_records(self):
+        return metric(self.get("/metrics")[1], "slipstream:replay_records")
+
     def get(self, path):
         connection = http.client.HTTPConnection(*self.address, timeout=10)
         connection.request("GET", path)
@@ -91,9 +107,10 @@ class Service:
 
 
 def stream_until_death(service, prompts, kill_after):
-    """Four clients until the process is gone; returns [(request id, wall seconds when answered, draft version)] and the time of death."""
-    answered, index = [], 0
-    started = time.time()
+    """Four clients until the process is gone; returns [(request id, wall seconds when answered, draft version)], the replay's last
+    known number of records, the time of death, and whether the process died in time."""
+    answered, index, records = [], 0, 0
+    asked = started = time.time()
 
     def one(prompt):
         try:
@@ -109,14 +126,18 @@ def stream_until_death(service, prompts, kill_after):
                 service.process.send_signal(signal.SIGKILL)
             if time.time() - started > 90:
                 service.process.kill()
-                return answered, time.time(), False
+                return answered, records, time.time(), False
+            if time.time() - asked > 0.5:
+                asked = time.time()
+                with contextlib.suppress(OSError, http.client.HTTPException):
+                    records = service.replay_records()
             pending = {future for future in pending if not future.done()}
             if len(pending) < 4:  # no faster than the learner trains, or all prompts were seen before the first export
                 pending.add(pool.submit(one, prompts[index % len(prompts)]))
                 index += 1
             time.sleep(0.08)
         death = time.time()
-    return answered, death, True
+    return answered, records, death, True
 
 
 def check_ledger(data, answered, death):
@@ -160,7 +181,23 @@ def metric(text, name):
     return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name))
 
 
-def check_restart(options, data, prompts, served):
+def fault_of_replay(before, after):
+    """What is wrong when replay had `before` records and has `after` now. Pure."""
+    return f"replay has {after:.0f} of its {before:.0f} records" if after < (1 - MOST_REPLAY_LOST) * before else None
+
+
+def await_replay(service, before):
+    """The replay's records, which the service counts once a second, and what is wrong with them."""
+    deadline = time.monotonic() + 5
+    while True:
+        records = service.replay_records()
+        fault = fault_of_replay(before, records)
+        if fault is None or time.monotonic() > deadline:
+            return records, fault
+        time.sleep(0.1)
+
+
+def check_restart(options, data, prompts, served, had_records):
     service = Service(options, data)
     try:
         if not service.await_ready():
@@ -173,13 +210,13 @@ def check_restart(options, data, prompts, served):
         version = service.chat("sql", prompts[0])[1]["metrics"]["speculative_decoding"].get("draft_version") or 0
         if fault := fault_of_versions(number, served, version, was_rolled_back(data, served)):
             return fault, 0
-        records = metric(service.get("/metrics")[1], "slipstream:replay_records")
+        records, fault = await_replay(service, had_records)
         service.process.send_signal(signal.SIGTERM)
-        if service.process.wait(60) != 0:
-            return f"SIGTERM ended with {service.process.returncode}", 0
-        return None, records
+        if (status := service.ended()) != 0:
+            return f"SIGTERM ended with {status}" if status is not None else f"SIGTERM did not end it within {END_S} s", records
+        return fault, records
     finally:
-        service.process.kill()
+        service.ended(timeout_s=0)
 
 
 def sql_prompts(case):
@@ -192,15 +229,15 @@ def run_case(options, data, prompts, case, number):
     name = f"{point}:{hit}" if point else f"kill -9 after {hit} s"
     service = Service(options, data, f"{point}:{hit}:kill" if point else None)
     ready = service.await_ready()
-    answered, death, died = ([], time.time(), True)
+    answered, had_records, death, died = ([], 0, time.time(), True)
     if ready:
-        answered, death, died = stream_until_death(service, prompts, None if point else hit)
-    fault = None if died and service.process.wait() == -signal.SIGKILL else "the fail point was never reached"
+        answered, had_records, death, died = stream_until_death(service, prompts, None if point else hit)
+    fault = None if service.ended() == -signal.SIGKILL and died else "the fail point was never reached"
     served = max((version for _, _, version in answered), default=0)
     fault = fault or check_ledger(data, answered, death)
-    restart_fault, records = check_restart(options, data, prompts, served)
+    restart_fault, records = check_restart(options, data, prompts, served, had_records)
     fault = fault or restart_fault
-    print(f"{number:>3} {name:<28} answered {len(answered):>3}  draft v{current_version(data)[0]:<3} replay {records:>4.0f}  {fault or 'ok'}", flush=True)
+    print(f"{number:>3} {name:<28} answered {len(answered):>3}  draft v{current_version(data)[0]:<3} replay {had_records:>4.0f} → {records:<4.0f}  {fault or 'ok'}", flush=True)
     return fault
 
 

@@ -160,6 +160,23 @@ class CrashTest(unittest.TestCase):
         # Bug: nothing was compared where the store had no current version at all.
         self.assertIn("v3 already answered", crash_test.fault_of_versions(0, 3, 0, rolled_back=False))
 
+    def test_negative_a_replay_that_lost_records_is_noticed(self):
+        # Bug: the number of records after the restart was printed, and compared with nothing.
+        self.assertIn("0 of its 40", crash_test.fault_of_replay(40, 0))
+        self.assertIn("35 of its 40", crash_test.fault_of_replay(40, 35))
+        self.assertIsNone(crash_test.fault_of_replay(40, 36))
+        self.assertIsNone(crash_test.fault_of_replay(40, 44))
+        self.assertIsNone(crash_test.fault_of_replay(0, 0))
+
+    def test_a_process_that_does_not_end_is_killed(self):
+        # Bug: the test waited for it without a limit.
+        service = crash_test.Service.__new__(crash_test.Service)
+        service.process = subprocess.Popen(["sleep", "300"])
+        self.assertIsNone(service.ended(timeout_s=0))
+        self.assertEqual(service.process.returncode, -signal.SIGKILL)
+        service.process = subprocess.Popen(["true"])
+        self.assertEqual(service.ended(), 0)
+
     def test_negative_a_warm_up_that_fails_by_itself_ends_the_test(self):
         # Bug: it was run again and again for ever, since only a run without a kill ended the loop.
         class Runs:
