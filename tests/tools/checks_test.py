@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checks themselves: what .ci/run, tools/lint.sh, tests/exactness.py and the crash tests must not let pass. `make`,
 the linters and the program are stand-ins."""
+import contextlib
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -146,6 +148,19 @@ class ExactnessTest(unittest.TestCase):
         self.assertTrue(exactness.proposed_nothing(["--draft", "d", "--k", "3"], [none, none]))
         self.assertFalse(exactness.proposed_nothing(["--draft", "d", "--k", "3"], [none, some]))
         self.assertFalse(exactness.proposed_nothing(["--k", "0"], [none]), "plain decoding proposes nothing")
+
+
+    def test_negative_a_quick_run_without_whole_documents_fails(self):
+        # Bug: --quick cut every document, and was content with none, so that no answer was checked against the schema.
+        with mock.patch.object(sys, "argv", ["exactness.py", "--quick"]):
+            options = exactness.parse_arguments()
+        self.assertEqual(exactness.max_tokens_of(options, "greedy"), 24)
+        self.assertEqual(exactness.max_tokens_of(options, "schema"), exactness.MAX_TOKENS["schema"])
+        plain = {"id": 0, "token_ids": [1], "top_logprobs": [], "checksum": "", "text": "[", "stop_reason": "length"}
+        control = plain | {"token_ids": [2]}
+        with (mock.patch.object(exactness, "generate", side_effect=[([plain], 0.0), ([control], 0.0)]),
+              mock.patch.object(exactness, "runs_with_speculation", return_value=[]), contextlib.redirect_stdout(None)):
+            self.assertTrue(exactness.compare_mode(options, None, "bfloat16", "schema", []))
 
 
 class CrashTest(unittest.TestCase):
