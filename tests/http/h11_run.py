@@ -89,10 +89,13 @@ def change(generator, data):
     return bytes(data)
 
 
+def may_be_laxer(data):
+    """Whether a request is of a kind where the RFC has the service laxer than h11."""
+    return data.startswith(b"\r\n") or b"\r\n\r\n\r\n" in data or b"HTTP/1.0" in data
+
+
 def compare(address, data):
     """What is wrong, or None."""
-    if data.startswith(b"\r\n") or b"\r\n\r\n\r\n" in data or b"HTTP/1.0" in data:
-        return None  # where the service is laxer by the RFC
     there = verdict(data)
     answers = statuses(address, data)
     served = [status for status in answers if status not in REFUSALS]
@@ -145,19 +148,22 @@ def main():
         service = Service(given.program, ["--target", given.target, "--draft", given.draft, "--no-learning"], folder)
         url = urllib.parse.urlsplit(service.url)
         address = (url.hostname, url.port)
-        failures = check_table(rows, address)
+        failures, skipped = check_table(rows, address), 0
         generator = random.Random(given.seed)
         seeds = [row["bytes"].encode("latin-1") for row in rows if "laxer" not in row]
         for i in range(given.random):
             data = change(generator, generator.choice(seeds))
+            if may_be_laxer(data):
+                skipped += 1
+                continue
             if wrong := compare(address, data):
                 failures += 1
                 print(f"FAIL change {i}: {wrong}: {data!r}")
         if service.stop() != 0:
             failures += 1
             print("FAIL the service did not end well")
-    print(f"{len(rows)} requests and {given.random} changed ones (seed {given.seed}) beside h11 {h11.__version__}: "
-          f"{failures} failures")
+    print(f"{len(rows)} requests and {given.random - skipped} changed ones (seed {given.seed}) beside h11 "
+          f"{h11.__version__}, {skipped} changed ones left out: {failures} failures")
     return failures > 0
 
 
