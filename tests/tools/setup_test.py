@@ -338,6 +338,38 @@ class CudaTest(unittest.TestCase):
         self.assertEqual(self.ask("OFF", nvcc="13.0")[:2], (0, "OFF"))
 
 
+class ConfigureTest(StandInMachine):
+    """tools/configure.sh with a stand-in of cmake, which remembers SLIPSTREAM_CUDA in its cache."""
+
+    CMAKE = '''echo "cmake $*" >> "$STATE/calls"
+mkdir -p build; touch build/build.ninja
+for word; do case "$word" in -DSLIPSTREAM_CUDA=*) echo "SLIPSTREAM_CUDA:BOOL=${word#*=}" > build/CMakeCache.txt;; esac; done'''
+
+    def setUp(self):
+        super().setUp()
+        for name, body in {"cmake": self.CMAKE, "nvcc": "echo 'release 13.0, V'", "g++": "echo 12"}.items():
+            (self.path / name).write_text(f"#!/bin/bash\n{body}\n")
+            (self.path / name).chmod(0o755)
+        (self.project / "kernels/cuda").mkdir(parents=True)
+        (self.project / "kernels/cuda/a.cu").touch()
+
+    def configured(self, cuda):
+        """The values of SLIPSTREAM_CUDA that cmake was called with so far."""
+        done = subprocess.run(["bash", "tools/configure.sh", "release"], cwd=self.project, text=True, capture_output=True,
+                              env=self.environment(SLIPSTREAM_CUDA=cuda), timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (0, "build\n"), done.stderr)
+        return [line.split("-DSLIPSTREAM_CUDA=")[1].split()[0] for line in self.calls().splitlines()]
+
+    def test_another_wish_for_cuda_configures_again(self):
+        # Bug: SLIPSTREAM_CUDA=OFF was ignored once the folder was configured.
+        self.assertEqual(self.configured(""), ["ON"])
+        self.assertEqual(self.configured("ON"), ["ON"])
+        self.assertEqual(self.configured("OFF"), ["ON", "OFF"])
+        self.assertEqual(self.configured("OFF"), ["ON", "OFF"])
+        self.assertEqual(self.configured(""), ["ON", "OFF"], "without a wish it stays as it is")
+        self.assertEqual(self.configured("ON"), ["ON", "OFF", "ON"])
+
+
 class PackageListTest(unittest.TestCase):
     def test_each_release_has_one_boost(self):
         for release in ("bookworm", "noble"):
