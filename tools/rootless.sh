@@ -15,6 +15,15 @@ readonly toolchain='^(libc6|libc6-dev|libc-bin|libc-dev-bin|linux-libc-dev|libcr
 
 fail() { printf 'setup: %s\n' "$1" >&2; exit 2; }
 
+# The path stands in .pc files, in sed's expression and in the wrappers; pkg-config splits at blanks.
+check_path() {
+  case $deps in
+  *[[:space:]\#\&\\\"\'\$\`:\;]*)
+    fail "ROOTLESS=1 cannot work in $(pwd -P): its path has a blank or one of # & \\ \" ' \$ \` : ; move the sources elsewhere."
+    ;;
+  esac
+}
+
 check_given() {
   local compiler=${CXX:-g++}
   command -v apt-get >/dev/null || fail "ROOTLESS=1 downloads with apt-get, which this machine lacks."
@@ -114,6 +123,7 @@ END
 wanted=()
 for package in "$@"; do [[ $given = *" $package "* ]] || wanted+=("$package"); done
 if [ "${#wanted[@]}" -eq 0 ] || is_ready "${wanted[@]}"; then exit 0; fi
+check_path
 check_given
 [ "${SLIPSTREAM_NO_INSTALL:-0}" != 1 ] ||
   fail "SLIPSTREAM_NO_INSTALL is set, and not under .deps/: ${wanted[*]}. Run: make ROOTLESS=1 setup"

@@ -281,6 +281,17 @@ class RootlessTest(StandInMachine):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("unpacking", done.stdout)
 
+    def test_a_path_that_pkg_config_cannot_have_is_refused(self):
+        # Bug: the .pc files were written wrongly, so the build failed much later and said nothing about the path.
+        for name in ("my sources", "a#b", "a&b", "a:b", "it's"):
+            self.project = self.project.rename(self.folder / name)
+            done = self.run_rootless()
+            self.assertEqual(done.returncode, 2, name)
+            self.assertIn(f"ROOTLESS=1 cannot work in {self.project}: its path has a blank", done.stderr)
+            self.assertEqual(self.calls(), "")
+        self.project = self.project.rename(self.folder / "größe-1.0_x+y")
+        self.assertEqual(self.run_rootless().returncode, 0)
+
     def test_it_is_refused_before_anything_is_fetched(self):
         done = self.run_rootless(FAKE_FREE_KIB=str(512 * 1024))
         self.assertEqual(done.returncode, 2)
