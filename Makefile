@@ -23,7 +23,9 @@ test: build ## Build and run all tests
 demo: build ## Start a service on a larger copy of the embedded model and watch its drafts learn
 	@bash tools/demo.sh
 
-install: build ## Install under PREFIX (/usr/local): program, configurations, systemd unit, completions (DESTDIR stages)
+# What another user built is installed as it is (`sudo make install`): a build as root would leave root's files there.
+FIRST := $(shell [ -e build/slipstream ] && [ ! -O build/slipstream ] || echo build)
+install: $(FIRST) ## Install under PREFIX (/usr/local): program, configurations, systemd unit, completions (DESTDIR stages)
 	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
 
 image: ## Build the container image `slipstream` (docker or podman)

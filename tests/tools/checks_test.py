@@ -141,6 +141,38 @@ class LintTest(StandIns):
         self.assertIn("rejects good names too", done.stderr)
 
 
+class MakeInstallTest(StandIns):
+    def setUp(self):
+        super().setUp()
+        shutil.copy(ROOT / "Makefile", self.project)
+        (self.project / "tools").mkdir()
+        (self.project / "tools/jobs.sh").write_text("echo 1\n")
+        (self.project / "build").mkdir()
+
+    def commands(self):
+        """What `make install` would run."""
+        done = self.run_script("-c", "make -n install")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("cmake --install build", done.stdout)
+        return done.stdout
+
+    def test_ones_own_build_is_brought_up_to_date(self):
+        self.assertIn("tools/build.sh", self.commands())
+        (self.project / "build/slipstream").touch()
+        self.assertIn("tools/build.sh", self.commands())
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to give the program to another user")
+    def test_another_users_build_is_installed_as_it_is(self):
+        # Bug: `sudo make install` set up and built as root, in the user's folder.
+        (self.project / "build/slipstream").touch()
+        os.chown(self.project / "build/slipstream", 12345, 12345)
+        self.assertNotIn("tools/build.sh", self.commands())
+        self.assertNotIn("tools/setup.sh", self.commands())
+
+    def test_help_lists_it(self):
+        self.assertRegex(self.run_script("-c", "make help").stdout, r"(?m)^make install +Install under PREFIX")
+
+
 class ExactnessTest(unittest.TestCase):
     def test_negative_a_run_that_proposed_nothing_compares_nothing(self):
         # Bug: equal answers were enough, so a program that never speculates passed.
