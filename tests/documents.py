@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fails when a document names a link, path, test, function or key that the repository does not have, or is too long.
 
-Checked are README.md, ARCHITECTURE.md, CONTRIBUTING.md and docs/*.md: links, what stands in backticks, and the paths
-and `ctest -R` patterns of code blocks. `--self-test` plants faults, each of which must be found."""
+Checked are DOCUMENTS: links, what stands in backticks, and the paths and `ctest -R` patterns of code blocks.
+`--self-test` plants faults, each of which must be found."""
 import fnmatch
 import os
 import pathlib
@@ -12,6 +12,8 @@ import subprocess
 import sys
 
 COLUMNS = 120
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/*.md", "bench/results/README.md",
+             "checkpoints/demo/*/README.md"]
 MOST_LINES = {"README.md": 120, "ARCHITECTURE.md": 150}
 # What may begin a path that is not in the repository, and why.
 NOT_HERE = {
@@ -143,7 +145,7 @@ def main(arguments):
     repository = Repository(pathlib.Path(roots[0] if roots else "."))
     if "--self-test" in arguments:
         return self_test(repository)
-    documents = sorted({"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"} | set(fnmatch.filter(repository.files, "docs/*.md")))
+    documents = sorted({name for pattern in DOCUMENTS for name in fnmatch.filter(repository.files, pattern)})
     return [fault for name in documents for fault in faults(repository, name, (repository.root / name).read_text())]
 
 
