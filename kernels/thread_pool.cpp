@@ -42,12 +42,12 @@ int first_of_core(int cpu) {
   return file >> first ? first : cpu;
 }
 
-// Best effort: a container may forbid it, and an unpinned team is only slower.
-void pin(pthread_t thread, int cpu) {
+// False: not pinned. A container may forbid it, and an unpinned team is only slower.
+bool pin(pthread_t thread, int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(static_cast<std::size_t>(cpu), &set);
-  ::pthread_setaffinity_np(thread, sizeof set, &set);
+  return ::pthread_setaffinity_np(thread, sizeof set, &set) == 0;
 }
 
 }  // namespace
@@ -200,8 +200,8 @@ ThreadPool::ThreadPool(int n_threads, Pinning pinning) : state_(std::make_unique
   if (pinning == Pinning::kOwnCpus) state_->pins = plan_pins(allowed_cpus(), state_->n_threads);
   for (int worker = 1; worker < state_->n_threads; ++worker) {
     state_->workers.emplace_back([state = state_.get(), worker] { state->work(worker); });
-    if (is_pinned()) {
-      pin(state_->workers.back().native_handle(), state_->pins[static_cast<std::size_t>(worker)]);
+    if (is_pinned() && !pin(state_->workers.back().native_handle(), state_->pins[static_cast<std::size_t>(worker)])) {
+      state_->pins.clear();
     }
   }
 }
@@ -245,10 +245,10 @@ int ThreadPool::n_used() const {
   return state_->n_used.load(std::memory_order_relaxed);
 }
 
-void ThreadPool::pin_caller() const {
-  if (!is_pinned()) return;
-  pin(::pthread_self(), state_->pins.front());
-  state_->caller_is_pinned.store(true, std::memory_order_relaxed);
+bool ThreadPool::pin_caller() const {
+  const bool is_done = is_pinned() && pin(::pthread_self(), state_->pins.front());
+  state_->caller_is_pinned.store(is_done, std::memory_order_relaxed);
+  return is_done;
 }
 
 void ThreadPool::parallel_for(std::size_t n, const std::function<void(std::size_t, int)>& body) {

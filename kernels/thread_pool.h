@@ -20,8 +20,8 @@ std::vector<int> plan_pins(std::span<const AllowedCpu> allowed, int n_threads);
 // The CPUs that the calling thread may use, ascending.
 std::vector<AllowedCpu> allowed_cpus();
 
-// Whether workers are pinned. On a machine shared with other processes pinning is worse, since a pinned worker cannot
-// move away.
+// Whether workers are pinned, where the machine allows it. On a machine shared with other processes pinning is worse,
+// since a pinned worker cannot move away.
 enum class Pinning { kNone, kOwnCpus };
 
 // A fixed team of threads for data-parallel loops; the caller is worker 0. Workers spin briefly between loops (a decode
@@ -44,9 +44,11 @@ class ThreadPool {
   void use_threads(int n);
   int n_used() const;
   // Pins the calling thread to worker 0's CPU if the pool is pinned; it then keeps that CPU while it waits for workers.
-  // Only for a thread that starts no others, which inherit its CPUs; so the constructor does not do it.
-  void pin_caller() const;
-  // Calls body(index, worker) once for every index in [0, n), worker in [0, n_threads). Returns when all are done.
+  // Only for a thread that starts no others, which inherit its CPUs; so the constructor does not do it. False: the
+  // thread is not pinned, and yields while it waits.
+  bool pin_caller() const;
+  // Calls body(index, worker) once for every index in [0, n), worker in [0, n_threads). Returns when all are done. The
+  // body must not throw, here and in parallel_stretches().
   void parallel_for(std::size_t n, const std::function<void(std::size_t index, int worker)>& body);
   // Calls body(begin, end, worker) for contiguous ranges, for loops that stream through memory. Ranges become shorter
   // towards the end, so that the threads finish together.
