@@ -230,20 +230,18 @@ awaitable<Session::Next> Session::delete_request(std::string_view target) {
     std::atomic<bool> known{false};  // checked too, since a wake-up may be lost for lack of memory
   };
   const auto outcome = std::make_shared<Outcome>();
-  bool begun = false;
-  Reply refusal = guarded_reply(
-      [&] {
-        share_.service.purge({*id, responder_.exchange().principal.tenant, std::nullopt},
-                             [waker, outcome](PurgeResult made) {
-                               outcome->result = std::move(made);
-                               outcome->known = true;
-                               Waker::notify(waker);
-                             });
-        begun = true;
-        return Reply{};
-      },
-      options_.retry_after_s);
-  if (!begun) co_return co_await responder_.reply(std::move(refusal));
+  std::optional<Reply> refusal;
+  try {
+    share_.service.purge({*id, responder_.exchange().principal.tenant, std::nullopt},
+                         [waker, outcome](PurgeResult made) {
+                           outcome->result = std::move(made);
+                           outcome->known = true;
+                           Waker::notify(waker);
+                         });
+  } catch (...) {
+    refusal = failure_reply(options_.retry_after_s);
+  }
+  if (refusal) co_return co_await responder_.reply(std::move(*refusal));
   while (!outcome->known) co_await waker->wait(options_.heartbeat);
   const PurgeResult& result = outcome->result;
   if (result.error && http_status(*result.error) == 500) {
