@@ -63,13 +63,12 @@ struct Learner::State {
   void run();
   void begin();
   void learn();
-  bool work_once();
+  std::int64_t work_once();
   bool begin_unit(LearningUnit unit);
   void end_unit();
   void take_in();
   void ask_for_answers();
   void keep_house();
-  void pause();
   void announce_idle();
   bool in_unit();
   void forget(const PurgeScope& scope);
@@ -99,8 +98,7 @@ struct Learner::State {
   std::thread thread;
   std::deque<WaitingRecord> records;
   std::optional<LearningLoop> loop;
-  bool waits_for_leave = false;  // the governor refused the unit that is to be done next
-  bool has_unit = false;         // the governor granted one, and unit_done() was not called since
+  bool has_unit = false;  // the governor granted one, and unit_done() was not called since
   std::uint64_t taken_through = 0, reported = 0;
   std::int64_t kept_us = 0;
   bool out_of_memory = false;  // in the last round
@@ -144,7 +142,7 @@ void Learner::State::learn() {
       calls.serve();
       take_in();
       keep_house();
-      if (!work_once()) pause();
+      if (const std::int64_t wait_us = work_once(); wait_us > 0) intake.wait_for(wait_us);
       out_of_memory = false;
     } catch (const std::bad_alloc&) {
       end_unit();
@@ -156,20 +154,19 @@ void Learner::State::learn() {
   end_unit();
 }
 
-bool Learner::State::work_once() {
-  waits_for_leave = false;
+// Does one unit, if there is one and the governor grants it. Returns for how long to wait before the next try.
+std::int64_t Learner::State::work_once() {
   const auto unit = learning.wanted() ? loop->next_unit(/*may_train=*/learning.on()) : std::nullopt;
   if (!unit) {
     end_unit();
     if (learning.on()) ask_for_answers();
     if (!loop->holds_records()) announce_idle();
-    return false;
+    return kIdleTickUs;
   }
-  waits_for_leave = !begin_unit(*unit);
-  if (waits_for_leave) return false;
+  if (!begin_unit(*unit)) return kAskAgainUs;
   loop->run(*unit);
   failing.store(loop->failing(), std::memory_order_relaxed);
-  return true;
+  return 0;
 }
 
 // Ends the last unit only if this one is not granted: without cores, this thread may get no time for asking. The loop
@@ -185,10 +182,6 @@ bool Learner::State::begin_unit(LearningUnit unit) {
 
 void Learner::State::end_unit() {
   if (std::exchange(has_unit, false)) governor.unit_done();
-}
-
-void Learner::State::pause() {
-  intake.wait_for(waits_for_leave ? kAskAgainUs : kIdleTickUs);
 }
 
 void Learner::State::announce_idle() {
