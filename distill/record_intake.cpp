@@ -112,7 +112,7 @@ void RecordIntake::take_in() {
     auto record = assembler_.finish(finished->request, finished->completed);
     if (!record) continue;
     if (!record->sampled) record->created_us = finished->at_us;
-    take(std::move(*record));
+    keep(std::move(*record));
   }
   wasted_.fetch_add(assembler_.take_lost(), std::memory_order_relaxed);
   handled_.store(taken_ + inbox_.lost(), std::memory_order_release);
@@ -120,7 +120,7 @@ void RecordIntake::take_in() {
 }
 
 // Records are scored even while the disk is low, so that the live version stays under watch.
-void RecordIntake::take(ReplayRecord record) {
+void RecordIntake::keep(ReplayRecord record) {
   if (!learning_.wanted() || !fits_vocabulary(record, options_.vocab_size)) return;
   WaitingRecord waiting;
   const bool is_new = !record.sampled && find_group(record);

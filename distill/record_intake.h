@@ -93,7 +93,7 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   void run();
   void recall_texts();
   void take_in();
-  void take(ReplayRecord record);
+  void keep(ReplayRecord record);
   bool find_group(ReplayRecord& record);
   bool is_purged(const ObservedRequest& request) const;
   void append(ReplayRecord& record);
