@@ -24,8 +24,8 @@ demo: build ## Start a service on a larger copy of the embedded model and watch 
 	@bash tools/demo.sh
 
 # What another user built is installed as it is (`sudo make install`): a build as root would leave root's files there.
-FIRST := $(shell [ -e build/slipstream ] && [ ! -O build/slipstream ] || echo build)
-install: $(FIRST) ## Install under PREFIX (/usr/local): program, configurations, systemd unit, completions (DESTDIR stages)
+OWN := $(shell [ -e build/slipstream ] && [ ! -O build/slipstream ] || echo build)
+install: $(OWN) ## Install under PREFIX (/usr/local): program, configuration, systemd unit, completions (DESTDIR stages)
 	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
 
 image: ## Build the container image `slipstream` (docker or podman)

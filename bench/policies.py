@@ -5,7 +5,8 @@
     python3 bench/policies.py --profile bench/profiles/epyc-avx512-t160.json --baseline-ms 12 --rate 2.4,3.2,4.0 --json -
 
 Every mix of requests and every rate is simulated with each seed. Targets are --tpot times --baseline-ms, the time per
-token of plain decoding with eight clients (baseline_tpot_ms of bench/slo.py). Arms get the same requests at the same times:
+token of plain decoding with eight clients (baseline_tpot_ms of bench/slo.py). Arms get the same requests at the same
+times:
   planned    the service's defaults: speculation.policy = "goodput", engine.deadlines = true
   ignored    the same without deadlines
   adaserve, equal_greedy, global_greedy   other policies

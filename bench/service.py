@@ -137,11 +137,12 @@ def run_arms(options, folder, requests, clients):
 
 def late_gain(database, topic):
     """α of the live draft less α of the base draft on the last third of the answers that the learner scored both on. The static
-    arm's own α would not do: where its draft is bad it proposes little, and the planner picks the requests where it does.
-    None without such answers."""
+    arm's own α would not do: where its draft is bad it proposes little, and the planner picks the requests where it
+    does. None without such answers."""
     live, base = [closed_loop.last_third(scores) for scores in closed_loop.same_text(database, topic)]
     gain, error = closed_loop.paired_gain(live, base)
-    return {"gain": gain if live else None, "standard_error": error if math.isfinite(error) else None, "scored_answers": len(live)}
+    return {"gain": gain if live else None, "standard_error": error if math.isfinite(error) else None,
+            "scored_answers": len(live)}
 
 
 def median_of_known(values):

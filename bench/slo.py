@@ -5,8 +5,8 @@
     python3 bench/slo.py --target T160 --prompts-root DIR --load 0.6,0.8,1.0 --mix 60,20,20 --tpot 1.0,2.4,8 --json OUT.json
 
 DIR is that of bench/service.py. Requests arrive by a Poisson process and belong to a tier by --mix; a tier's target is
---tpot times the TPOT of plain decoding with eight clients: the tenth percentile of 64 requests, since the least of them is
-one request's luck. Load 1 is the rate that plain decoding with eight clients serves.
+--tpot times the TPOT of plain decoding with eight clients: the tenth percentile of 64 requests, since the least of them
+is one request's luck. Load 1 is the rate that plain decoding with eight clients serves.
 Arms, which get the same requests at the same times:
   deadlines  the service's defaults
   refusing   the same with slo.admission = "refuse": a request whose target is not predicted to be met is not served
@@ -48,7 +48,7 @@ def start(options, folder, arm):
 
 def baseline_tpot(tpots):
     if not tpots:
-        raise closed_loop.ServiceError("no answer of plain decoding has two tokens, so there is no time per token to ask for")
+        raise closed_loop.ServiceError("no answer of plain decoding has two tokens, so there is no time per token")
     return closed_loop.percentile(tpots, BASELINE_SHARE)
 
 

@@ -4,8 +4,8 @@
 
 Each case arms one fail point, streams requests until the service dies there, and then checks: the ledger passes SQLite's integrity check and has a row
 for every request answered more than a second before the death; the store's current draft is whole (SHA-256) and not older than the last
-version that answered, unless that one was rolled back; the router's state can be read; the service starts again, its replay has at least nine tenths
-of the records that it had, and it answers with that current draft."""
+version that answered, unless that one was rolled back; the router's state can be read; the service starts again, its
+replay has at least nine tenths of the records that it had, and it answers with that current draft."""
 import argparse
 import concurrent.futures
 import contextlib
@@ -107,8 +107,8 @@ class Service:
 
 
 def stream_until_death(service, prompts, kill_after):
-    """Four clients until the process is gone; returns [(request id, wall seconds when answered, draft version)], the replay's last
-    known number of records, the time of death, and whether the process died in time."""
+    """Four clients until the process is gone; returns [(request id, wall seconds when answered, draft version)], the
+    replay's last known number of records, the time of death, and whether the process died in time."""
     answered, index, records = [], 0, 0
     asked = started = time.time()
 
@@ -212,8 +212,11 @@ def check_restart(options, data, prompts, served, had_records):
             return fault, 0
         records, fault = await_replay(service, had_records)
         service.process.send_signal(signal.SIGTERM)
-        if (status := service.ended()) != 0:
-            return f"SIGTERM ended with {status}" if status is not None else f"SIGTERM did not end it within {END_S} s", records
+        status = service.ended()
+        if status is None:
+            fault = f"SIGTERM did not end it within {END_S} s"
+        elif status != 0:
+            fault = f"SIGTERM ended with {status}"
         return fault, records
     finally:
         service.ended(timeout_s=0)
@@ -237,7 +240,8 @@ def run_case(options, data, prompts, case, number):
     fault = fault or check_ledger(data, answered, death)
     restart_fault, records = check_restart(options, data, prompts, served, had_records)
     fault = fault or restart_fault
-    print(f"{number:>3} {name:<28} answered {len(answered):>3}  draft v{current_version(data)[0]:<3} replay {had_records:>4.0f} → {records:<4.0f}  {fault or 'ok'}", flush=True)
+    print(f"{number:>3} {name:<28} answered {len(answered):>3}  draft v{current_version(data)[0]:<3} "
+          f"replay {had_records:>4.0f} → {records:<4.0f}  {fault or 'ok'}", flush=True)
     return fault
 
 

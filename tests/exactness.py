@@ -80,7 +80,8 @@ def parse_arguments():
     parser.add_argument("--threads", nargs="+", type=int, default=[1])
     parser.add_argument("--matrix", action="store_true", help="all draft lengths, batches, prompt chunks and thread counts, without swaps")
     parser.add_argument("--json", help="also write the table here")
-    parser.add_argument("--quick", action="store_true", help="a minute's selection: short answers (but for documents), four modes, two draft lengths")
+    parser.add_argument("--quick", action="store_true",
+                        help="a minute's selection: short answers (but for documents), four modes, two draft lengths")
     options = parser.parse_args()
     if options.matrix:
         for name in ("modes", "k", "concurrency", "prefill_chunk", "threads"):
@@ -122,7 +123,8 @@ def max_tokens_of(options, mode):
 
 def generate(options, prompts, dtype, mode, extra):
     command = [options.slipstream, "generate", "--target", options.target, "--prompts", str(prompts), "--chat", "--json",
-               "--max-tokens", str(max_tokens_of(options, mode)), "--dtype", dtype, "--checksums", "--logprobs", "2"] + extra
+               "--max-tokens", str(max_tokens_of(options, mode)), "--dtype", dtype, "--checksums",
+               "--logprobs", "2"] + extra
     started = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
@@ -203,7 +205,8 @@ def compare_mode(options, prompts, dtype, mode, table):
     failed = False
     if mode == "schema":
         documents = count_documents(reference)  # the other runs' answers are equal to these
-        print(f"  {documents} whole documents of the schema" if documents else "  NO DOCUMENTS OF THE SCHEMA: " + reference[0]["text"])
+        print(f"  {documents} whole documents of the schema" if documents
+              else "  NO DOCUMENTS OF THE SCHEMA: " + reference[0]["text"])
         failed = not documents
     control, _ = generate(options, prompts, dtype, mode, CONTROLS[mode] + ["--k", "0", "--concurrency", "8", "--threads", "1"])
     if first_difference(reference, control) is None:

@@ -3,9 +3,10 @@
 """The demo: two clients that never pause ask a service on a larger copy of the embedded target; its drafts learn from the answers.
 The same requests go to the same service without learning, and without drafts. All run with the defaults on all cores.
 
-Exit status 0 only if all answers are equal, the drafts of the new traffic (sql, code) improved, no other topic fell below the
-draft that does not learn by more than .01, and the last third of the requests was answered faster than by the better of the two others.
-A topic whose last third has fewer than two scored answers has no evidence: the table says so, and only the new topics fail for it."""
+Exit status 0 only if all answers are equal, the drafts of the new traffic (sql, code) improved, no other topic fell
+below the draft that does not learn by more than .01, and the last third of the requests was answered faster than by the
+better of the two others. A topic whose last third has fewer than two scored answers is no evidence: the table says so,
+and only the new topics fail for it."""
 import hashlib
 import json
 import math
@@ -157,7 +158,8 @@ def comparison(arms, database):
         late_live, late_base = closed_loop.last_third(live), closed_loop.last_third(base)
         gain, error = closed_loop.paired_gain(late_live, late_base)
         topics[topic] = {"requests": len(ours), "alpha": closed_loop.alpha(live), "base_alpha_same_text": closed_loop.alpha(base),
-                         "scored": len(late_live), "last_alpha": closed_loop.alpha(late_live), "last_base_alpha": closed_loop.alpha(late_base), "gain": gain, "error": error,
+                         "scored": len(late_live), "gain": gain, "error": error,
+                         "last_alpha": closed_loop.alpha(late_live), "last_base_alpha": closed_loop.alpha(late_base),
                          "accepted_length": closed_loop.accepted_length(late), "base_accepted_length": closed_loop.accepted_length(late_static),
                          "tokens_per_s": closed_loop.tokens_per_s(ours), "draft_version": max(reply.version for reply in ours)}
     speeds = {}
@@ -201,7 +203,8 @@ def last_tables(found, equal, total):
     yield bold(f"{'topic':<8}{'requests':>9}   {'static':>8} → {'learning':<11}    {'(95 % interval)':<22}{'static':>6} → {'learning':<9}")
     for topic, one in found["topics"].items():
         half = TWO_SIDED_95 * one["error"]
-        interval = f"{one['gain']:+.2f} [{one['gain'] - half:+.2f}, {one['gain'] + half:+.2f}]" if math.isfinite(half) else "no evidence"
+        interval = f"{one['gain']:+.2f} [{one['gain'] - half:+.2f}, {one['gain'] + half:+.2f}]"
+        interval = interval if math.isfinite(half) else "no evidence"
         yield (f"{topic:<8}{one['requests']:>9}   {one['last_base_alpha']:>8.2f} → {one['last_alpha']:<11.2f}    {interval:<22}"
                f"{one['base_accepted_length']:>6.2f} → {one['accepted_length']:<9.2f}{'  new traffic' if topic in NEW_TOPICS else ''}")
     yield ""
@@ -229,7 +232,8 @@ def summary(found, different, total, failed):
     def finite(value):
         return None if isinstance(value, float) and not math.isfinite(value) else value  # JSON has no infinity
 
-    topics = [{"topic": topic, **{key: finite(value) for key, value in one.items()}} for topic, one in found["topics"].items()]
+    topics = [{"topic": topic, **{key: finite(value) for key, value in one.items()}}
+              for topic, one in found["topics"].items()]
     return {"requests": total, "topics": topics, "speeds": found["speeds"], "late_turn_ratios": found["turns"],
             "lossless": {"checked": total, "different": different},
             "failures": sorted(failed)}
@@ -244,7 +248,8 @@ def write_reports(database):
 
 def inflation_stamp(source):
     """What an inflated target is made of: the shape, and the SHA-256 of each file of the target that is inflated."""
-    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(source.iterdir()) if path.is_file()}
+    paths = sorted(path for path in source.iterdir() if path.is_file())
+    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
     return json.dumps({"shape": SHAPE, "files": files}, indent=1) + "\n"
 
 

@@ -19,7 +19,7 @@ fail() { printf 'setup: %s\n' "$1" >&2; exit 2; }
 check_path() {
   case $deps in
   *[[:space:]\#\&\\\"\'\$\`:\;]*)
-    fail "ROOTLESS=1 cannot work in $(pwd -P): its path has a blank or one of # & \\ \" ' \$ \` : ; move the sources elsewhere."
+    fail "ROOTLESS=1 cannot work in $(pwd -P): its path has a blank or one of # & \\ \" ' \$ \` : ; move the sources."
     ;;
   esac
 }

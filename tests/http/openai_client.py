@@ -280,7 +280,8 @@ def structured(client, model):
              "required": ["z", "a"], "additionalProperties": False}
     objects = [ask(seed=seed, response_format={"type": "json_object"}).choices[0] for seed in range(8)]
     whole = [json.loads(choice.message.content) for choice in objects if choice.finish_reason == "stop"]
-    check(f"json_object: {len(whole)} whole answers are objects", whole and all(isinstance(one, dict) for one in whole), objects)
+    check(f"json_object: {len(whole)} whole answers are objects",
+          whole and all(isinstance(one, dict) for one in whole), objects)
     answers = [ask(seed=seed, response_format=schema_format(short, strict=True)).choices[0] for seed in range(8)]
     texts = [choice.message.content for choice in answers if choice.finish_reason == "stop"]
     check(f"json_schema: {len(texts)} whole answers hold the schema's keys in order",

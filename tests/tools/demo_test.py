@@ -195,7 +195,7 @@ class TablesTest(unittest.TestCase):
         self.assertIn("1.25 × the static draft and 1.50 × plain decoding", demo.verdict(compared))
 
     def test_a_topic_without_scored_answers_is_no_evidence_and_the_summary_stays_json(self):
-        # Bug: the table had "+0.00 [-inf, +inf]" and the summary Infinity, so a topic that nothing was known of looked unharmed.
+        # Bug: the table had "+0.00 [-inf, +inf]" and the summary Infinity, so such a topic looked unharmed.
         database = self.database()
         with contextlib.closing(sqlite3.connect(database)) as ledger, ledger:
             ledger.execute("DELETE FROM same_text WHERE topic = 'math'")

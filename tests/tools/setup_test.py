@@ -354,7 +354,9 @@ class ConfigureTest(StandInMachine):
 
     CMAKE = '''echo "cmake $*" >> "$STATE/calls"
 mkdir -p build; touch build/build.ninja
-for word; do case "$word" in -DSLIPSTREAM_CUDA=*) echo "SLIPSTREAM_CUDA:BOOL=${word#*=}" > build/CMakeCache.txt;; esac; done'''
+for word; do
+  case "$word" in -DSLIPSTREAM_CUDA=*) echo "SLIPSTREAM_CUDA:BOOL=${word#*=}" > build/CMakeCache.txt;; esac
+done'''
 
     def setUp(self):
         super().setUp()
@@ -366,8 +368,8 @@ for word; do case "$word" in -DSLIPSTREAM_CUDA=*) echo "SLIPSTREAM_CUDA:BOOL=${w
 
     def configured(self, cuda):
         """The values of SLIPSTREAM_CUDA that cmake was called with so far."""
-        done = subprocess.run(["bash", "tools/configure.sh", "release"], cwd=self.project, text=True, capture_output=True,
-                              env=self.environment(SLIPSTREAM_CUDA=cuda), timeout=60)
+        done = subprocess.run(["bash", "tools/configure.sh", "release"], cwd=self.project, text=True, timeout=60,
+                              capture_output=True, env=self.environment(SLIPSTREAM_CUDA=cuda))
         self.assertEqual((done.returncode, done.stdout), (0, "build\n"), done.stderr)
         return [line.split("-DSLIPSTREAM_CUDA=")[1].split()[0] for line in self.calls().splitlines()]
 
