@@ -7,8 +7,7 @@
 namespace slip {
 
 // An unsigned 64-bit size computed from untrusted integers. Once an operation overflows, underflows or sees a negative
-// number, it stays invalid, so one check at the end covers a whole formula (FIELD R2: another format's reader got such
-// a product wrong three times).
+// number, it stays invalid, so one check at the end covers a whole formula.
 class CheckedSize {
  public:
   constexpr explicit CheckedSize(std::uint64_t value) : value_(value) {}

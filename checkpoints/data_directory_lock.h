@@ -9,13 +9,13 @@ namespace slip {
 
 // A flock on <data>/LOCK, held while this object lives, so that two processes never write one data directory. The
 // kernel releases it however the process ends. Creates the directory (0700). Throws Error{kConflict} naming the
-// holder's pid, Error{kPermission} for a directory that another user owns or can write.
+// holder's pid, Error{kPermission} for a directory that another user owns or can write, Error{kIo}.
 class DataDirectoryLock {
  public:
   explicit DataDirectoryLock(const std::filesystem::path& data_directory);
 
-  // False once the directory or its LOCK was deleted, moved or replaced; the path then leads to other files.
-  // Any thread.
+  // False once the directory or its LOCK was deleted, moved or replaced; the path then leads to other files. Any
+  // thread.
   bool in_place() const noexcept;
 
  private:

@@ -8,7 +8,7 @@
 
 namespace slip {
 
-// The draft that topics without their own start from; also its folder's name in the draft store.
+// The name of the base draft, from which topics without a draft of their own start; also its folder in the draft store.
 inline constexpr const char* kBaseDraft = "base";
 
 // The meta.json of a draft version, stored beside its weights. It informs people and restores the ledger after a crash.
@@ -41,7 +41,7 @@ std::string parent_draft_of(const DraftMeta& meta);
 
 bool is_valid_draft_name(const std::string& name);
 
-// The largest number of a version. No service publishes so many. A folder with a larger number is no version.
+// The largest version number. A folder with a larger number is no version.
 inline constexpr std::uint64_t kMaxVersion = (std::uint64_t{1} << 62) - 1;
 // The folder name of a version: 42 is "v000042".
 std::string version_name(std::uint64_t version);

@@ -27,7 +27,7 @@ namespace slip {
 // crash at any instant leaves either the old version current or the new one. Leftovers are swept on open, so only the
 // owner of the data directory (DataDirectoryLock) may open it. All paths below the root use openat + O_NOFOLLOW, so a
 // planted symlink or `..` never leaves it. Error{kInvalidArgument} for a name that is_valid_draft_name refuses.
-// Threads: one writer (the trainer). Any thread may call current(), load paths and list.
+// Threads: one writer (the learner). Any thread may call current(), load paths and list.
 class DraftStore {
  public:
   explicit DraftStore(const std::filesystem::path& root, RetentionPolicy policy = {});
@@ -36,7 +36,7 @@ class DraftStore {
   // as the next version of meta.draft, by moving it. Sets version, created_us and weights_sha256, and returns the meta
   // as written. Fail points `publish.*`.
   DraftMeta publish(const std::filesystem::path& staged, DraftMeta meta);
-  // A new empty folder on the store's file system, for the trainer to export into.
+  // A new empty folder on the store's file system, for publish().
   std::filesystem::path staging_folder(const std::string& draft);
   // Makes an older version current again (rollback). The bad version stays on disk, marked in its meta.json.
   // Error{kNotFound | kDataLoss} when `version` is missing or damaged. Fail points `rollback.*`.

@@ -25,9 +25,9 @@ struct StoredTensor {
 using TensorMap = std::map<std::string, StoredTensor, std::less<>>;
 
 // A read-only, checked safetensors file. The header is untrusted: length ≤ 100,000,000, a JSON object without duplicate
-// keys, overflow-checked shape products, offsets that cover the buffer without hole or overlap (FIELD R1, R2, R12).
-// Throws Error{kDataLoss | kInvalidArgument} naming file and tensor. The file is memory-mapped. S16: the mapping is
-// dropped once the weights are packed, so a later truncation cannot cause a fault.
+// keys, overflow-checked shape products, offsets that cover the buffer without hole or overlap. Throws Error{kDataLoss
+// | kInvalidArgument} naming file and tensor. The file is memory-mapped. Its readers drop the mapping once the weights
+// are packed, so a later truncation cannot cause a fault (docs/security.md, S16).
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);

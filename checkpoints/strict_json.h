@@ -11,7 +11,7 @@
 namespace slip {
 
 struct JsonBounds {
-  int max_depth = 64;                             // S6: deeper documents are refused before they are built
+  int max_depth = 64;                             // deeper documents are refused before they are built
   std::size_t max_values = std::size_t{8} << 20;  // values and keys; limits the memory of an untrusted file
 };
 

@@ -14,7 +14,7 @@ namespace slip {
 // All weights of a Hugging Face folder: its model.safetensors, or the shards listed in model.safetensors.index.json.
 // The index is untrusted too: a shard must be a plain file name in the same folder, and a tensor must be in exactly the
 // shard that the index names. Throws Error{kNotFound | kInvalidArgument | kDataLoss | kUnsupported} naming file and
-// tensor.
+// tensor. Immutable; any thread.
 class WeightFiles {
  public:
   explicit WeightFiles(const std::filesystem::path& folder);

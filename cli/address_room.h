@@ -5,7 +5,8 @@
 
 namespace slip::cli {
 
-// What the constructors of LibTorch and the first threads take. With less, they end the process without a message.
+// Address space for the constructors of LibTorch and the first threads. With less, they end the process without a
+// message.
 inline constexpr std::uint64_t kLeastAddressRoom = std::uint64_t{256} << 20;
 
 // The bytes that this process may still map under its limits of addresses and of data (RLIMIT_AS and RLIMIT_DATA,

@@ -7,7 +7,7 @@
 
 namespace slip::cli {
 
-// What a configuration says about the target's KV cache.
+// The configured size of the target's KV cache.
 struct CacheWish {
   std::int64_t tokens = 0;        // 0: as many as all running answers could need, if there is room
   std::int32_t max_running = 16;  // answers that run at once

@@ -3,8 +3,8 @@
 
 namespace slip::cli {
 
-// Gives this thread, and those that start later, the stacks that the kernels need: attention keeps more than a megabyte
-// there. Call it before the first thread. Error{kUnavailable}: `ulimit -s` does not allow it.
+// Raises the stack limits of this thread and of later ones to 8 MiB, as far as allowed: attention keeps more than 1 MiB
+// on its stack. Call it before the first thread. Error{kUnavailable} if `ulimit -s` allows less than 2 MiB.
 void allow_large_stacks();
 
 }  // namespace slip::cli

@@ -20,7 +20,7 @@ class ByteWriter {
     for (std::size_t i = 0; i < sizeof(T); ++i) bytes_.push_back(static_cast<std::byte>(value >> (8 * i) & 0xFFU));
   }
   void real(float value) { number(std::bit_cast<std::uint32_t>(value)); }
-  // At most 255 bytes.
+  // REQUIRES: at most 255 bytes.
   void short_text(std::string_view text) {
     number(static_cast<std::uint8_t>(text.size()));
     for (const char c : text) bytes_.push_back(static_cast<std::byte>(c));

@@ -61,13 +61,14 @@ void copy_durably(const std::filesystem::path& from, const std::filesystem::path
 // does. Fail points `output.*`. Error{kIo} naming the path.
 void write_output_file(const std::filesystem::path& path, std::string_view content);
 
-// The last part of a folder's path, also for "models/x/" and ".". Models and drafts are named so.
+// The last part of a folder's path, also for "models/x/" and ".". It names a model or a draft.
 std::string folder_name(const std::filesystem::path& folder);
 
-// Whether `fd` accepts a few kilobytes within `patience`. A full pipe does not until its reader reads.
+// Whether poll() reports `fd` as writable within `patience`. A full pipe is not until its reader reads.
 bool writable_within(int fd, std::chrono::milliseconds patience);
 
-// The whole file. Error{kTooLarge} over `max_bytes`, Error{kNotFound} when absent.
+// The whole file. Error{kTooLarge} over `max_bytes`, Error{kNotFound} when absent, Error{kInvalidArgument} unless it is
+// a regular file, Error{kIo}.
 std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes);
 // Checks a file that holds a secret. Error{kNotFound}, or Error{kPermission} when anyone but its owner can read or
 // write it. `what` names the kind of file in the message, `param` the setting that named it.

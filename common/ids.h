@@ -29,7 +29,7 @@ inline NameHash name_hash(std::string_view name) {
   return NameHash{hash == 0 ? 1 : hash};
 }
 
-// How a request got its topic: no source, the client's label, or the classifier's reading of the text.
+// The source of a request's topic: none, the client's label, or the classifier.
 enum class TopicSource : std::uint8_t { kNone, kLabel, kInferred };
 inline const char* topic_source_name(TopicSource source) {
   return source == TopicSource::kLabel ? "label" : source == TopicSource::kInferred ? "inferred" : "none";

@@ -8,7 +8,7 @@ namespace slip {
 
 inline constexpr int kLowestNice = 19;
 
-// The nice level, 0 to 19; with it the usual time slices, since who gives way should not interrupt others.
+// The nice level, 0 to 19. Restores the usual time slices, so that a thread that gives way does not interrupt others.
 void set_nice(int nice);
 
 // SCHED_IDLE, which gives way to any other thread within 1 ms and gets almost no time on a busy core. False: refused.

@@ -25,7 +25,7 @@ constexpr bool is_scoring(LearningUnit unit) noexcept {
   return unit == LearningUnit::kScoring || unit == LearningUnit::kScoringInGaps;
 }
 
-// What a governor must know about a topic before its next optimizer step. Plain data.
+// A topic's state, for the decision about its next optimizer step. Plain data.
 struct TopicProgress {
   std::size_t topic = 0;                 // index of the topic, the same in every call
   std::uint64_t answers_seen = 0;        // finished since the start, sampled ones included

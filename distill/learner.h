@@ -57,12 +57,12 @@ struct LearnerOptions {
   std::uint64_t memory_bytes = std::uint64_t{1024} << 20;  // limit for resident trainers; the others stay on disk
   std::int64_t save_us = std::int64_t{60} * 1'000'000;     // a crash loses at most this much training
   NearCopiesOptions near_copies;
-  std::shared_ptr<DiskSpace> disk;  // learning pauses while it says so; null: never
+  std::shared_ptr<DiskSpace> disk;  // learning pauses with it; null: never
 };
 
 // The learner: observations → replay → trainer → candidate → canary → publish → live draft. It trains one draft per
 // topic in one background thread at idle priority, and reports every decision to the DecisionSink. A second thread
-// writes the records to replay (RecordIntake).
+// writes the records to replay (RecordIntake). Threads: one owner, unless a function says otherwise.
 //
 // The canary scores only records that were not trained on. A candidate is a frozen export with a cut-off; records newer
 // than the cut-off decide about it while training goes on. A candidate without a verdict is replaced by the next

@@ -56,12 +56,12 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   void start();
   void stop();  // appends the records of all finished requests, syncs replay, and joins the thread
 
-  // Appends the records that were taken in since the last call to `out`, oldest first. Returns how many of pushed()
-  // events they are the outcome of, with all earlier calls.
+  // Appends the records that were taken in since the last call to `out`, oldest first. Returns the number of pushed()
+  // events whose records, if any, this call and earlier ones have delivered.
   std::uint64_t take_all(std::deque<WaitingRecord>& out);
   void wait_for(std::int64_t timeout_us);  // returns when records may have come, on wake(), or after the time-out
   void wake() { records_.wake(); }
-  void hurry() { inbox_.wake(); }  // takes in now what may wait for its request's end
+  void hurry() { inbox_.wake(); }  // takes in the pushed events now, not at a request's end
   std::uint64_t pushed() const { return inbox_.pushed(); }
 
   std::vector<ReplayRecord> sample(const std::string& topic, std::size_t n, std::uint64_t seed, std::uint64_t draw,

@@ -45,9 +45,9 @@ class ResidentTrainers {
   // Records that `draft` went live as `live` instead of `before`: a trainer in memory belongs to that lineage from its
   // next save on. The state of one that is on disk only, and belongs to `before`, does so at once. Error{kIo}.
   void follow(const std::string& draft, const DraftSource& before, const DraftSource& live);
-  // What is to be saved with the state of `draft`, if it is in memory.
+  // Sets the values that are saved with the state of `draft`, if that is in memory.
   void remember(const std::string& draft, const LearningCurve& curve, double step_seconds);
-  // What was saved with the state that the next take() will take up; empty: there is none.
+  // The lineage saved with the state that the next take() will load; empty: there is none.
   std::optional<TrainerLineage> saved(const std::string& draft, const DraftSource& live) const;
   // Error{kIo}: the state on disk is unchanged.
   void save(const std::string& draft);

@@ -14,7 +14,7 @@ namespace slip {
 struct TrainerLineage {
   std::string source;  // name of the draft whose version it trains
   std::uint64_t version = 0;
-  std::uint64_t steps_before = 0;  // optimizer steps behind the version it started from
+  std::uint64_t steps_before = 0;  // optimizer steps of the version it started from
   std::uint64_t steps = 0;         // the trainer's own steps when saved
   std::uint64_t draws = 0;         // batches drawn so far
   LearningCurve curve = LearningCurve();

@@ -24,7 +24,7 @@ struct PaybackTerms {
 struct TopicPause {
   bool stopped = false;
   std::uint64_t requests_at_stop = 0;
-  std::uint64_t requests_to_wait = 64;  // until the next trial; doubles after each trial that finds a flat curve
+  std::uint64_t requests_to_wait = 64;  // until the next trial; doubles with each, up to 2,048, until training pays
   std::uint64_t trial_until_step = 0;   // up to this steps_done, training runs whatever the curve predicts
   std::uint64_t requests_forgone = 0;   // requests that allow no steps, since the topic was stopped
   // Added to the limit of a busy engine. Above 0: the steps beyond it that were taken in idle time. Below 0: the steps

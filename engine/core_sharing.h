@@ -34,8 +34,9 @@ struct StepKind {
 // Shares the cores between the engine and one background learner. The engine uses as many threads as pay for the kind
 // of step. The learner announces each unit of its work, with or without a lease. Under a lease, the engine frees the
 // learner's cores from its next step that reads no prompt until the unit ends. Without one, the unit uses idle time
-// only. Costs are measured from the engine's own steps. Threads: begin_step() and end_step() on the engine thread,
-// begin_unit() and end_unit() on the learner's, the rest on any. Nothing blocks.
+// only. Any step frees the cores for a unit that is over 1 s old. Costs are measured from the engine's own steps.
+// Threads: begin_step() and end_step() on the engine thread, begin_unit() and end_unit() on the learner's, the rest on
+// any. Nothing blocks.
 class CoreSharing {
  public:
   // Sums since the start. Times are of the engine's steps, in µs.
@@ -57,7 +58,7 @@ class CoreSharing {
 
   // Engine thread: sets what decode_time() returns, the value of better drafts by the steps measured so far.
   void set_decode_time(DecodeTime time) noexcept;
-  // Engine thread: whether the learner wants its cores in the next step. The current step runs without them.
+  // Engine thread, before begin_step(): whether the learner asks for its cores.
   bool lease_asked() const noexcept { return (unit_.load(std::memory_order_acquire) & 1) != 0; }
   // Engine thread, about the current step: ran_leased() when it left cores to the learner; ran_trial() when it tried
   // the number of threads that is not chosen. Such a step's time says nothing about other steps.

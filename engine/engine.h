@@ -41,15 +41,15 @@ struct EngineOptions {
 // The engine's options that concern a draft model for `target`.
 DraftModelOptions draft_model_options(const EngineOptions& options, Worker& target);
 
-// Continuous batching with speculative decoding. `step()` reads reserve → admit → plan → propose → select → verify →
+// Continuous batching with speculative decoding. `step()` runs reserve → admit → plan → propose → select → verify →
 // accept → emit → record. Threads: submit() and cancel() from any thread; step(), run() and all state belong to one
 // engine thread. A LibTorch, CUDA or worker failure is caught once, at the step boundary: it fails the requests of that
 // step, and the engine goes on. When memory runs out, the requests that needed it end with kUnavailable; ending them
 // allocates nothing.
 class Engine {
  public:
-  // `tokenizer` may be null (ids in, ids out; then no stop strings). Sink and listeners outlive the engine; sink may be
-  // null.
+  // `tokenizer` may be null (ids in, ids out; then no stop strings). Pool, sink and listeners outlive the engine; sink
+  // may be null.
   Engine(EngineOptions options, Target target, std::shared_ptr<const Tokenizer> tokenizer, kernels::ThreadPool& pool,
          ObservationSink* observations, std::vector<StepListener*> listeners);
   // The same with another proposer than the draft model. `cores` outlives the engine and decides how many threads of

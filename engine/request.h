@@ -45,7 +45,7 @@ struct RequestFigures {
   std::int32_t proposed = 0;
   std::int32_t accepted = 0;          // first choices that were accepted; α = accepted / (accepted + first_rejections)
   std::int32_t first_rejections = 0;  // first choices that were rejected
-  std::int32_t accepted_siblings = 0;                 // other choices that were accepted, each behind a first rejection
+  std::int32_t accepted_siblings = 0;                 // other choices that were accepted, each after a first rejection
   std::vector<std::int32_t> accepted_at, reached_at;  // first choices, by position in the proposal
   std::int64_t submitted_us = 0, first_token_us = 0, finished_us = 0;  // monotonic
   std::uint64_t checksum = 0;  // over the raw logits of every committed row, if requested
@@ -88,7 +88,7 @@ class TokenSink {
   virtual void on_finished(const RequestSummary& summary) = 0;
 };
 
-// What proposes tokens of an answer. Drafts on the CPU combine with prompt lookup.
+// The source of an answer's proposals. Drafts on the CPU combine with prompt lookup.
 enum class ProposeBy : std::uint8_t { kDraft, kPromptLookup };
 
 inline constexpr std::int32_t kMostPriority = 1000;
@@ -103,8 +103,8 @@ struct Request {
   std::vector<std::int32_t> end_ids;  // empty: only length and strings stop
   std::vector<std::string> stop_strings;
   std::vector<std::int32_t> prediction;  // a text that the answer probably repeats, for proposals; empty: none
-  // What proposals may also be looked up in. The answer is added to it, if `learn` and if it ended by itself. Null:
-  // none.
+  // Earlier answers for prompt lookup. This answer is added to them if `learn` is set and it was neither cancelled nor
+  // failed. Null: none.
   std::shared_ptr<PastAnswers> past_answers;
   bool keep_stop = false;  // the text keeps the stop string, or the end token's text, that ended it
   // kText: a new text; else it continues the prompt's text. Some tokenizers write a space before a text's first word.
@@ -114,17 +114,17 @@ struct Request {
   bool checksum = false;
   std::shared_ptr<LiveDraft> draft;     // null: proposals without a draft model, if any
   std::optional<std::int32_t> k;        // overrides EngineOptions::k
-  std::optional<ProposeBy> propose_by;  // nullopt: what pays
+  std::optional<ProposeBy> propose_by;  // nullopt: whichever pays
   RouteTag route;
   SloTargets slo;
   std::string slo_tier;  // the name of these targets, opaque as `name`; empty: none
   TenantId tenant;
-  // Of a tenant's waiting requests the one with the lowest starts first; as in vLLM. From −kMostPriority to
-  // kMostPriority. It ages: see RequestQueue.
+  // A tenant's waiting requests with lower values start first, as in vLLM. From −kMostPriority to kMostPriority. It
+  // ages: see RequestQueue.
   std::int32_t priority = 0;
-  bool learn = true;
-  // Set: a background request, which the learner sends. It runs only while the engine has no other one, and ends where
-  // it is when another one comes. No listener and no limit of waiting requests counts it.
+  bool learn = true;  // the answer may be observed and added to past_answers
+  // Set for a background request, which the learner sends. It runs only while there is no client's request, and ends
+  // unfinished when one comes. Listeners and max_waiting do not count it.
   std::optional<PromptSource> source;
   std::uint32_t choice = 0;
   std::shared_ptr<TokenSink> sink;
@@ -135,7 +135,7 @@ struct Request {
   bool needs_logits() const { return top_logprobs >= 0 || checksum; }
 };
 
-// What an ObservationSink is told at the request's begin.
+// The argument of ObservationSink::begin().
 ObservedRequest observed_request(const Request& request, AcceptanceRule rule);
 
 }  // namespace slip

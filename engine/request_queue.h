@@ -25,12 +25,12 @@ struct WaitingRequest {
   std::uint64_t last_peek = 0;  // the number of the latest peek_needs() that returned its need; 0: none
 };
 
-// A bounded queue of requests, and cancellations, from submitters to the engine thread. The next turn is the tenant's
-// with the fewest running requests; of equals, the one's whose latest start was longest ago. So a tenant with many
-// requests delays another one by one request's end. A tenant's own requests start by priority: a level is worth
-// kPriorityUs of waiting, so a request with a high number is late but never starved. Equal ones start in the order they
-// came. Only push() allocates, so take and cancel work without memory. Background requests have a queue of their own
-// behind it. Threads: push, cancel, close, n_waiting from any; the rest is the engine thread's.
+// A bounded queue of requests, and cancellations, from submitters to the engine thread. The tenant with the fewest
+// running requests is next; among equals, the one whose latest start was longest ago. So a tenant with many requests
+// delays another one by one request's end. A tenant's own requests start by priority: a level is worth kPriorityUs of
+// waiting, so a request with a high number is late but never starved. Equal ones start in the order they came. Only
+// push() allocates, so take and cancel work without memory. Background requests have a queue of their own
+// (take_background()). Threads: push, cancel, close, n_waiting from any; the rest is the engine thread's.
 class RequestQueue {
  public:
   static constexpr std::int64_t kPriorityUs = 10'000'000;
@@ -38,7 +38,8 @@ class RequestQueue {
   RequestQueue(std::int32_t max_waiting, std::optional<std::uint64_t> seed);
 
   // Error: kOverloaded when full, kUnavailable when closed, kInvalidArgument for an id that is still in the engine.
-  // Changes nothing when it throws, std::bad_alloc included. Cost: O(1), or O(waiting requests) if it passes some.
+  // Changes nothing when it throws, std::bad_alloc included. Cost: O(waiting requests); O(1) for one tenant's requests
+  // of equal priority.
   void push(Request request);
   void cancel(RequestId id);
   void close();
@@ -62,8 +63,8 @@ class RequestQueue {
   // Whether background requests must end: another one waits, or the queue is closed.
   bool ends_background() const;
   void forget(RequestId id);  // the request finished: its id may be reused, a late cancel has no effect
-  // Sleeps until there is a request or a cancellation; false when none can come any more. A closed queue's background
-  // requests do not count.
+  // Sleeps until there is a request or a cancellation; false when none can come any more, or `stop` is requested. A
+  // closed queue's background requests do not count.
   bool wait(std::stop_token stop);
 
  private:

@@ -13,7 +13,8 @@
 namespace slip {
 
 // How fast the engine would serve one more request, learned from its steps and answers. It decides whether a request
-// that asks for a speed is refused (`slo.admission`). Threads: the engine thread tells, any thread asks. Neither waits.
+// that asks for a speed is refused (`slo.admission`). Threads: predict() any, the rest the engine thread. Nothing
+// waits.
 class SpeedForecast : public StepListener {
  public:
   // Only steps change what is predicted. So an engine that refused everything after one slow step would never learn
@@ -34,10 +35,10 @@ class SpeedForecast : public StepListener {
   void on_step(const StepFigures& figures) noexcept override;
   void on_finished(const RequestSummary& summary) noexcept override;
 
-  // The times that such a request would get; each 0 while unknown. With as many sequences as will then run, a token
-  // takes what it took at the nearest number that was measured, except that an old time gives way to a new one. Before
-  // the first token come the prompts ahead, less what the prefix cache usually has, and, where all places are taken,
-  // the end of answers.
+  // The times that such a request would get; each 0 while unknown. A token takes what it took with as many sequences as
+  // will then run, or with the nearest number that was measured. An old time gives way to a new one of a sequence more
+  // or less. Before the first token come the prompts ahead, less what the prefix cache usually has, and, where all
+  // places are taken, the end of answers.
   SloTargets predict(const Load& load, const Lengths& lengths) const;
 
  private:

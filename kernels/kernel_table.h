@@ -101,11 +101,12 @@ struct KernelTable {
   // Rows that share one pass over the weights, at most kMostTaskRows. Their arithmetic should take as long as reading
   // the weights.
   std::int64_t f32_task_rows = 128, bf16_task_rows = 128;
-  // Several row tiles prefetch at most this part of the next stretch each, one over it. Where tiles compute fast, more
-  // would be asked for than the memory delivers: such prefetches are dropped, and hold up the loads of the tile.
+  // The least number of parts into which several row tiles divide the prefetching of the next stretch; each tile takes
+  // one part. Where tiles compute fast, larger parts would exceed what the memory delivers. Such prefetches are
+  // dropped, and delay the tile's own loads.
   std::int64_t bf16_least_sharing = 1;
-  // So few rows are one tile, even if it has more than bf16_tile_rows. It reads its weights from memory itself:
-  // matmul() prefetches none.
+  // Up to this many rows are one tile, even beyond bf16_tile_rows. matmul() prefetches nothing for it: it reads its
+  // weights from memory itself.
   std::int64_t bf16_streaming_rows = 0;
   void (*bf16_rows)(const Bf16Rows&) = nullptr;
   std::int64_t bf16_pair_bytes = 0;  // bytes of a pair of activations

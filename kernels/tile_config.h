@@ -37,8 +37,7 @@ struct alignas(64) TileConfig {
 // The rows of each tile register.
 using RegisterRows = std::array<std::uint8_t, 8>;
 
-// What this thread's registers are configured for; 0: not configured. Configuring takes as long as about twenty
-// products.
+// This thread's register configuration; 0: not configured. Configuring takes as long as about twenty products.
 thread_local RegisterRows configured{};
 
 [[gnu::always_inline]] inline void configure(const RegisterRows& rows) {

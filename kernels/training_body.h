@@ -155,7 +155,7 @@ std::int64_t whole_groups(std::int64_t n) {
   return (n + kLanes - 1) / kLanes * kLanes;
 }
 
-// Zeroes the weights of keys that a row does not see.
+// Sets the scores of keys that a row does not see to −∞, so that their weights become zero.
 void hide_rest(float* scores, std::int64_t visible, std::int64_t end) {
   for (std::int64_t key = visible; key < end; ++key) scores[key] = -__builtin_inff();
 }

@@ -31,15 +31,15 @@ class Database {
   const std::string& name() const { return name_; }  // the file's
   [[noreturn]] void fail(int result, const std::string& doing) const;
   [[noreturn]] void damaged(const std::string& how) const;  // Error{kDataLoss}
-  // False if the file does not begin as a database any more or was cut: someone may do so beneath a running service,
-  // and SQLite tells at the next start. Also true of a file that has no header yet.
+  // False if the file no longer begins as a database, or was truncated. Another process can do that while a service
+  // runs, and SQLite reports it only at the next start. True for a file that has no header yet.
   bool is_whole() const;
-  // Empties the WAL's index (NAME-shm) at its length if someone cut it: SQLite then builds it anew from the WAL. Call
-  // it before a use, outside of transactions.
+  // Fills the WAL's index (NAME-shm) with zeros if another process truncated it: SQLite then builds it anew from the
+  // WAL. Call it before a use, outside of transactions.
   void keep_index_whole() const noexcept;
   // Throws Error{kIo} if an index was cut since the last keep_index_whole(): what was read since may be old.
   void check_index() const;
-  // From here on damage is said to be that of `original`, whose pages this database copies.
+  // From here on, errors name `original`, whose pages this database copies, as the damaged file.
   void is_copy_of(const Database& original) { whose_damage_ = original.name_; }
 
  private:

@@ -14,7 +14,7 @@ namespace slip {
 
 // The options of drift detection, in standard deviations of the stream, so that noisy topics cause no false alarms.
 // With these values a stationary stream alarms about once in 40,000 requests. A fall by one standard deviation is
-// detected after about 26.
+// detected after about 26 requests.
 struct DriftOptions {
   double slack_sd = 0.25;     // falls smaller than this are not drift
   double threshold_sd = 20;   // sum that raises the alarm
@@ -31,7 +31,7 @@ struct DriftAlarm {
 };
 
 // The Page–Hinkley test (Page 1954; Hinkley 1971) for a fall of the mean of a stream of per-request acceptance rates.
-// It compares the sum of (mean − x − slack) with its running minimum, and restarts after an alarm. Pure; one thread.
+// It compares the sum of (mean − x − slack) with its running minimum, and restarts after an alarm. Threads: one owner.
 class DriftDetector {
  public:
   explicit DriftDetector(DriftOptions options = {}) : options_(options) {}

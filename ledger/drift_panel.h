@@ -12,6 +12,7 @@
 
 namespace slip {
 
+// Widths of the labels left and right of a plot, and height of the strip for marks, in SVG user units.
 inline constexpr double kAxisLabels = 34, kEndLabels = 36, kMarkStrip = 18;
 inline constexpr std::int64_t kLeastRequests = 8;  // fewer requests give no useful curve
 

@@ -5,7 +5,7 @@
 
 namespace slip {
 
-// SQLite maps the index of a WAL (NAME-shm) into memory. If another process cuts that file, SQLite's next access behind
+// SQLite maps the index of a WAL (NAME-shm) into memory. If another process cuts that file, SQLite's next access past
 // the new end raises SIGBUS, which ends this process. The functions below prevent that.
 
 // Installs a handler of SIGBUS, once in a process. Where the access was to such an index, the handler fills the file

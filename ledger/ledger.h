@@ -43,7 +43,7 @@ class Ledger {
   void count_dropped(std::uint64_t rows) noexcept;  // rows that the caller could not make, for lack of memory
   // Adds versions that the store knows and the ledger does not, after a crash between publish and commit. A newer one
   // with other weights replaces that of its number. `versions` are all of the store. Returns the drafts whose newest
-  // version at the ledger's opening is not among them, each with that version: someone deleted it.
+  // version at the ledger's opening is not among them, each with that version: it was deleted.
   std::map<std::string, std::uint64_t> reconcile(std::span<const DraftVersionRow> versions);
   void flush();  // returns once all rows so far are committed or have failed
   // As the functions in ledger/purge.h, applied to all rows recorded so far. Purged rows are overwritten with zeros, in

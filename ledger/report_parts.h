@@ -32,7 +32,7 @@ std::string short_topic(const std::string& name);
 std::string share_text(std::optional<double> share);                                  // ".71"; "–" for nullopt
 std::string gain_text(std::optional<double> gain, std::optional<Interval> interval);  // "+.19 [+.15, +.23]"
 std::string fixed_text(std::optional<double> value, int digits);                      // "–" for nullopt
-std::string utc_text(std::int64_t us, const char* format);  // `us` since 1970, `format` of strftime
+std::string utc_text(std::int64_t us, const char* format);  // `us`: since 1970, UTC; `format`: strftime's
 // The text with each control character replaced by U+FFFD, so that a name cannot control a terminal.
 std::string printable(const std::string& text);
 

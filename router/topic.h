@@ -36,7 +36,7 @@ class TopicTable {
 
 bool is_topic_name(std::string_view text);
 
-// A topic's draft is published in a folder of its name, and reports show it by its name.
+// Names that no topic may have, since folders of drafts and reports use topics' names.
 constexpr bool is_reserved_topic_name(std::string_view text) {
   return text == "base" || text == "prompt_lookup";
 }

@@ -40,7 +40,7 @@ class AnswerDelivery : public std::enable_shared_from_this<AnswerDelivery> {
   boost::asio::awaitable<Next> run(AnswerIdentity who, std::shared_ptr<void> connection);
 
  private:
-  // What a stream writes next.
+  // The next output of a stream.
   struct StreamOutput {
     std::string bytes;               // empty: nothing came
     std::optional<Reply> refusal;    // of a stream that fails before it has begun

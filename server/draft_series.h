@@ -17,7 +17,7 @@
 
 namespace slip {
 
-// The series in which a request is counted. Series are bounded: a draft's oldest ones are removed for new ones.
+// The series in which a request is counted. At most kMaxSeries exist: the oldest of all is removed for a new one.
 struct SeriesKey {
   std::string topic, draft;
   std::uint64_t version = 0;
@@ -33,7 +33,7 @@ struct AcceptanceCount {
 // locks, so never call it on the engine's thread.
 class DraftSeries {
  public:
-  static constexpr std::size_t kMaxSeries = 64;  // (topic, draft, version) triples alive at once
+  static constexpr std::size_t kMaxSeries = 64;  // (topic, draft, version) triples
 
   explicit DraftSeries(prometheus::Registry& registry);
   void add(const SeriesKey& key, const RequestFigures& figures);

@@ -13,7 +13,8 @@
 namespace slip {
 
 // The listening socket and a session per connection; accept errors do not stop the listener. Its arguments must outlive
-// it. Every TokenSink it handed out must be gone (the engine ended) before it is destroyed.
+// it. Every TokenSink it handed out must be gone (the engine ended) before it is destroyed. Threads: one owner, unless
+// a function says otherwise.
 class HttpServer {
  public:
   // Binds and listens, with TLS if the options have a certificate. Error{kConflict} when the port is taken,

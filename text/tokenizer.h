@@ -13,7 +13,7 @@ namespace slip {
 
 enum class SpecialTokens : std::uint8_t {
   kParse,   // "<|end|>" in the text becomes the special token (templates, `generate` prompts used as they are)
-  kAsText,  // user content: never parsed for special tokens (S7)
+  kAsText,  // user content: never parsed for special tokens (docs/security.md, S7)
 };
 
 // A part of a text. The text is tokenized as a whole; pieces only decide where special tokens are parsed.

@@ -13,7 +13,7 @@ namespace slip {
 // errors: Error{kInvalidArgument | kUnsupported}, message "file: path.key: …", param the path and key.
 class TokenizerFields {
  public:
-  static constexpr std::size_t kMaxTextBytes = 4096;  // R4; the longest entry seen in public vocabularies is 512
+  static constexpr std::size_t kMaxTextBytes = 4096;  // the longest entry seen in public vocabularies is 512
   static constexpr std::size_t kMaxSteps = 64;        // of one component; public files have up to 10
 
   // `path` is "" for the document's root.

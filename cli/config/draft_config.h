@@ -11,8 +11,9 @@ namespace slip::cli {
 // unchanged. Error{kInvalidArgument} naming file, line and key; for an unknown key also the nearest known one.
 void apply_draft_config(const std::string& toml, const std::string& where, WarmupOptions& options);
 
-// Reads "target", "data", "mixed" or a number.
+// Reads "target" or "data". Error{kInvalidArgument}.
 AnswersFrom parse_answers_from(const std::string& name);
+// Reads "mixed", which is nullopt, or a number from 0 to 2. Error{kInvalidArgument}.
 std::optional<float> parse_answer_temperature(const std::string& text);
 
 }  // namespace slip::cli

@@ -22,7 +22,7 @@
 
 namespace slip::cli {
 
-// What becomes of requests for a speed that cannot be had.
+// The treatment of requests whose asked speed is predicted to be missed.
 enum class SloAdmission { kServe, kRefuse };
 
 enum class GovernorKind { kPayback, kSlack, kStepsPerRequest };
@@ -66,7 +66,7 @@ struct ServeConfig {
   RouterOptions router;
   std::vector<SloTier> slo_tiers;  // speeds that requests may ask for by name
   SloAdmission slo_admission = SloAdmission::kServe;
-  std::vector<std::string> warnings;  // what of the file is not used, and why
+  std::vector<std::string> warnings;  // unused settings of the file, each with the reason
 };
 
 // The values that the command line overrides.

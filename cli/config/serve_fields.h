@@ -62,7 +62,7 @@ class FieldVisitor {
   }
   // The file that `topics` are read from. Only a reader changes `topics`.
   virtual void topics_file(const char* key, std::filesystem::path& file, std::vector<Topic>& topics, const char* help);
-  // What a range cannot say: a reader refuses `key` unless `is_legal`.
+  // A condition beyond a range: a reader refuses `key` unless `is_legal`.
   virtual void require(bool /*is_legal*/, const char* /*key*/, const std::string& /*why*/) {}
 
  private:

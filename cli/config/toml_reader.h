@@ -32,7 +32,7 @@ class TomlSection {
   TomlSection section(const char* key);
   const toml::array* tables(const char* key);  // [[key]]; null when absent
 
-  // `hint`: what has every key, said beside one that is like none.
+  // `hint` names a list of every key, for an unknown key that resembles none.
   void finish(const char* hint = "`slipstream serve --list-config` shows every key") const;
   [[noreturn]] void refuse(const char* key, const std::string& why) const;
 

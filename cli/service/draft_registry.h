@@ -31,10 +31,10 @@ struct DraftRegistry {
 };
 
 // Adds the base draft at `folder` (one file or shards) to the store if absent. Fills each topic's live draft with the
-// store's current version of its draft, else with the newest older one that loads, which becomes current, else with the
-// base draft's weights as version 0. Discards versions published by a topic with the base draft's name. Logs what it
-// does not use. Error{kInvalidArgument} for a draft of another vocabulary, Error{kConflict} when the store's drafts
-// belong to another target.
+// store's current version of its draft. If that does not load, the newest older one that does becomes current. Without
+// any, the base draft's weights are version 0. Discards versions published by a topic with the base draft's name. Logs
+// what it does not use. Error{kInvalidArgument} for a draft of another vocabulary, Error{kConflict} when the store's
+// drafts belong to another target.
 DraftRegistry open_draft_registry(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target,
                                   const TopicTable& topics);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a service's configuration means for each of its parts.
+// The options of a service's parts, derived from its configuration.
 #pragma once
 
 #include <filesystem>

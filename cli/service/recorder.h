@@ -36,7 +36,7 @@ struct RecordNames {
 };
 
 // Turns events of the engine and the learner into ledger rows and metrics. Threads: StepListener on the engine thread,
-// DecisionSink on the trainer's. Recording into the ledger never waits.
+// DecisionSink on the learner's. Recording into the ledger never waits.
 class Recorder final : public StepListener, public DecisionSink {
  public:
   Recorder(RecordNames names, Ledger& ledger, Metrics& metrics);
@@ -61,7 +61,7 @@ class Recorder final : public StepListener, public DecisionSink {
   Ledger& ledger_;
   Metrics& metrics_;
   LoadBucket bucket_;        // engine thread
-  LearningMinutes minutes_;  // learner's thread; so is the next
+  LearningMinutes minutes_;  // learner's thread, also the next
   StarvedSpells starved_;
   std::atomic<std::uint64_t> observations_lost_{0};  // since the last bucket
   std::uint64_t rows_lost_ = 0;                      // as of the last bucket

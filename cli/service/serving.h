@@ -13,7 +13,7 @@
 namespace slip::cli {
 
 // The service below its sockets: data directory, ledger, drafts, learner, and engine with its thread. Built in this
-// order, destroyed in reverse.
+// order, destroyed in reverse. Threads: one owner, unless a function says otherwise.
 class Serving {
  public:
   // Loads everything and starts the engine and the learner. `metrics` and `quotas` (a listener of engine steps) must

@@ -10,7 +10,7 @@
 
 namespace slip {
 
-// What the time of a pass depends on.
+// The quantities that determine the time of a pass.
 struct PassShape {
   std::int32_t rows = 1;         // tokens computed, over all sequences
   std::int32_t logit_rows = 1;   // rows of them that get logits
@@ -21,8 +21,8 @@ struct PassShape {
 // A shape with `rows` of each of `sequences`, each of which sees `context` cached tokens.
 PassShape pass_shape(std::int32_t sequences, std::int32_t rows, std::int64_t context, bool all_logits = true);
 
-// The time of a model's pass: SmartSpec's a · N_context + g · N_tokens + d (arXiv 2406.14066, equation 8), with a table
-// over the rows for d and g, which shows where arithmetic begins to cost more than reading the weights.
+// The time of a model's pass: SmartSpec's a · N_context + g · N_tokens + d (arXiv 2406.14066, equation 8). A table over
+// the rows replaces d and g: it shows where arithmetic begins to cost more than reading the weights.
 class PassCosts {
  public:
   // All in µs, finite and not negative.
@@ -49,7 +49,7 @@ class PassCosts {
   Terms terms_;
 };
 
-// What a machine reaches, as measured or published.
+// A machine's speed, as measured or published.
 struct MachineFigures {
   double bytes_per_s = 0, flop_per_s = 0;
   double pass_us = 0;  // of each pass beside reading and arithmetic, such as launches

@@ -13,7 +13,7 @@
 
 namespace slip {
 
-// How far the costs are from passes that they were not made from: |predicted − measured| / measured.
+// The error of the costs on passes that they were not made from: |predicted − measured| / measured.
 struct ProfileError {
   int passes = 0;
   double median = 0, worst = 0;
@@ -32,8 +32,8 @@ struct OtherCosts {
   double request_us = 0;  // of a request before the engine sees it and after it has ended
 };
 
-// What the passes of a target and of a draft cost on a machine: what `slipstream profile` writes and `slipstream
-// simulate` reads.
+// The costs of a target's and a draft's passes on a machine. `slipstream profile` writes it, `slipstream simulate`
+// reads it.
 struct Profile {
   std::string machine;  // for people
   ModelProfile target;

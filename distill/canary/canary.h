@@ -55,11 +55,11 @@ double odds_by_smooth_gain(const ExpectedGain& gain, double margin);
 // little, and each export is one more chance of a false publication.
 std::uint64_t steps_between_exports(std::uint64_t least, std::uint64_t steps_done);
 
-// The decision about a candidate. kPublish if the evidence reaches the required odds divided by odds_by_smooth_gain(),
-// at least min_requests pairs are about this export itself and show no loss, and the pooled gain exceeds the margin
-// (which excludes drafts that often win by little and rarely lose by much). The caller then starts a new test against
-// the new live version. kRefuse: there is evidence that the newest export is not better by the margin. kUndecided:
-// evaluate again after any request.
+// The decision about a candidate. kPublish under three conditions. The evidence reaches the required odds divided by
+// odds_by_smooth_gain(). At least min_requests pairs are about this export itself and show no loss. The pooled gain
+// exceeds the margin, which excludes drafts that often win by little and rarely lose by much. The caller then starts a
+// new test against the new live version. kRefuse: there is evidence that the newest export is not better by the margin.
+// kUndecided: evaluate again after any request.
 CanaryVerdict evaluate_candidate(const CanaryOptions& options, const PairedTest& test);
 
 // The decision about the live version. kRefuse: it is worse than the older one, roll back. kUndecided: go on watching.

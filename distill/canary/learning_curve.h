@@ -25,7 +25,7 @@ class LearningCurve {
  public:
   // `alpha_at_start`: acceptance rate of the draft that training starts from. `share_drafted`: of the tokens that this
   // draft misses on its own, the share that a prompt lookup does not supply. The prior rise grows as (1 − α)⁵: .28
-  // within 40 steps for a draft of which nothing is accepted, .08 at α = .22, .012 at .47, .002 at .65.
+  // within 40 steps for a draft of which nothing is accepted, .08 at α = .22, .012 at .47, .001 at .65.
   explicit LearningCurve(double alpha_at_start = 0.22, double share_drafted = 1);
 
   // Adds a measurement. One that ends before the latest one means that the trainer restarted, so the earlier ones are
@@ -40,7 +40,7 @@ class LearningCurve {
   double latest_steps() const { return measured_.empty() ? 0 : measured_.back().to_steps; }
   bool operator==(const LearningCurve&) const = default;
 
-  // What is kept of a curve, and the curve of what was kept.
+  // The state to save, and the curve restored from it.
   double room() const { return room_; }
   const std::vector<MeasuredRise>& measured() const { return measured_; }
   static LearningCurve resumed(double room, const std::vector<MeasuredRise>& measured);

@@ -48,7 +48,7 @@ class GainEstimate {
   double tokens_ = 0, steps_newer_ = 0, steps_older_ = 0;
 };
 
-// What the smooth counts of a few requests say about the gain in α. They vary a third to a half as much between
+// An estimate of the gain in α from the smooth counts of a few requests. They vary a third to a half as much between
 // requests as the counted steps do. But they also rise when a draft only gets surer of what it already proposes, which
 // the deviation does not cover. O(1) in memory and time.
 class SmoothGain {

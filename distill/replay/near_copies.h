@@ -21,8 +21,8 @@ struct ContentGroup {
   bool seen = false;     // the group has an earlier member: the record is no evidence and no new training text
 };
 
-// Finds the near-copies among one topic's records by their own content. A near-copy is a record with the same prompt,
-// or one whose prompt or whole text shares `same_from` of its own shingles (five tokens in a row) with a group's first
+// Finds the near-copies among one topic's records by their own content. A near-copy has the same prompt as a group's
+// first record. Or its prompt or whole text shares `same_from` of its own shingles (five tokens in a row) with that
 // record. Its own content is its prompt and answer without
 //   1. the longest prefix, in blocks of 8 tokens, with which an earlier different prompt began (system prompts), and
 //   2. shingles that occur in half of the recent different prompts or their answers (templates, schemas, phrases).

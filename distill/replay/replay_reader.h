@@ -10,7 +10,7 @@
 
 namespace slip {
 
-// What training and scoring read from the replay buffer. Threads: the implementation says.
+// The part of the replay buffer that training and scoring read. Threads: see the implementation.
 class ReplayReader {
  public:
   virtual ~ReplayReader() = default;

@@ -44,7 +44,7 @@ class Reservoir {
   const std::map<std::uint64_t, ReplayEntry>& entries() const { return entries_; }  // by rising sequence
   std::uint64_t bytes() const { return bytes_; }
   std::uint64_t next_ordinal() const { return next_ordinal_; }
-  void note_ordinal(std::uint64_t ordinal);
+  void note_ordinal(std::uint64_t ordinal);  // next_ordinal() exceeds it from now on
 
  private:
   double key(const ReplayEntry& entry) const;

@@ -41,12 +41,12 @@ class SegmentLog {
   // Error{kIo}: nothing was added, and the log stays usable. So too when the segment that grows is no longer under its
   // name: its frames are reported as damaged, and the next append opens another one.
   FramePlace append(std::span<const std::byte> frame, const FrameHeader& header);
-  void sync();
+  void sync();  // fdatasync; Error{kIo}
   // Empty if the segment's file is gone, or something else is in its place, but the folder is there.
   std::vector<std::byte> read(const FramePlace& place) const;
   // Warns, once for each segment, that frames of it are dropped since they can no longer be read.
   void warn_unreadable(std::uint64_t segment);
-  void kill(const FramePlace& place);
+  void kill(const FramePlace& place);  // marks a live frame as dead
   // The sequences of a scope's frames older than `newest`, including dead frames, since a purge must remove their bytes
   // too.
   std::vector<std::uint64_t> sequences_in(const PurgeScope& scope, std::uint64_t newest) const;
@@ -56,7 +56,7 @@ class SegmentLog {
   void erase_traces(const FrameHeader& tombstone, const FramePlace& place);
   // Whether any segment has bytes in no good frame.
   bool has_unread() const;
-  // What lies in the folder that this log does not read, and purges do not reach: segments of a later format version,
+  // The files in the folder that this log does not read and purges do not reach: segments of a later format version,
   // with too large a number or that are no regular files, and files that are not its segments, such as copies.
   std::vector<std::filesystem::path> foreign_files() const;
   // Compacts segments of which at least half is dead. If that fails (a full disk), dead bytes only stay longer.

@@ -17,11 +17,11 @@ namespace slip {
 // The shape of a new draft. Everything else (vocabulary, special ids, context, rotary base) is taken from the target.
 struct DraftShape {
   std::int32_t hidden = 128;  // a multiple of heads; hidden / heads even
-  std::int32_t layers = 2;    //
-  std::int32_t ffn = 352;     //
-  std::int32_t heads = 4;     // a multiple of kv_heads
-  std::int32_t kv_heads = 2;  //
-  bool tied = true;           // the output matrix is the embedding
+  std::int32_t layers = 2;
+  std::int32_t ffn = 352;
+  std::int32_t heads = 4;  // a multiple of kv_heads
+  std::int32_t kv_heads = 2;
+  bool tied = true;  // the output matrix is the embedding
   friend bool operator==(const DraftShape&, const DraftShape&) = default;
 };
 

@@ -36,8 +36,9 @@ struct PassShape {
   auto operator<=>(const PassShape&) const = default;
 };
 
-// Steps of at most kMostCapturedRows rows are captured, with rows, wanted logits and splits rounded up to powers of
-// two. Up to the eight rows of a matrix product's tile, further rows cost nothing, so one graph serves all.
+// Steps of at most kMostCapturedRows rows are captured unless they want taps, with rows, wanted logits and splits
+// rounded up to powers of two. Up to the eight rows of a matrix product's tile, further rows cost nothing, so one graph
+// serves all.
 inline constexpr std::int32_t kLeastCapturedRows = 8, kMostCapturedRows = 64;
 // Maximum rows × splits with partial sums; beyond it the rows alone fill the device.
 inline constexpr std::int32_t kMostSplitSums = 4096;

@@ -16,10 +16,10 @@ class SchemaOverlap {
  public:
   // `document` outlives this object.
   explicit SchemaOverlap(const SchemaDocument& document) : document_(document) {}
-  // False: no value satisfies both. The two differ in their types or in their listed values (enum, const), or are
-  // objects, one of which requires a property that the other excludes or lists other values for. True: a value may
-  // satisfy both, or all calls together exceeded 2^22 comparisons. Error{kInvalidArgument | kUnsupported} for a "$ref"
-  // that cannot be resolved.
+  // False: no value satisfies both. The two differ in their types or in their listed values (enum, const). Or one
+  // requires a property of an object that the other excludes or lists other values for. True: a value may satisfy both,
+  // or all calls together exceeded 2^22 comparisons. Error{kInvalidArgument | kUnsupported} for a "$ref" that cannot be
+  // resolved.
   bool might(const SchemaPlace& a, const SchemaPlace& b);
 
  private:

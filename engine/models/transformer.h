@@ -22,7 +22,7 @@ using PageRange = kernels::SlotRange;  // in slots
 struct KvView {
   PageTable* pages = nullptr;  // must have room for n_cached + n_ahead + this step's rows
   std::int32_t n_cached = 0;   // slots that hold committed tokens
-  // Slots behind them that earlier steps filled, for rows that may be ancestors of this step's. This step's row i is
+  // Slots after those that earlier steps filled, for rows that may be ancestors of this step's. This step's row i is
   // stored at slot n_cached + n_ahead + i. REQUIRES: ancestors if it is not 0; not on a device.
   std::int32_t n_ahead = 0;
   std::span<const PageRange> visible;  // ranges of the slots before n_cached, ascending and disjoint, such as attention
@@ -118,7 +118,7 @@ class Transformer {
   RopeTable rope_;
 };
 
-// The target as the engine sees it: runs steps. One rank today; a sharded worker would have the same interface.
+// The target as the engine sees it: runs steps. Threads: the engine thread.
 class Worker {
  public:
   virtual ~Worker() = default;
@@ -129,6 +129,7 @@ class Worker {
   virtual std::int32_t max_logit_rows() const { return max_rows(); }
 };
 
+// A target on the CPU.
 class LocalWorker final : public Worker {
  public:
   LocalWorker(std::shared_ptr<const ModelWeights> weights, std::int32_t max_rows, std::int32_t max_logit_rows,

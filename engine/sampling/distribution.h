@@ -66,7 +66,7 @@ void transform_logits(std::span<const float> logits, const SamplingParams& param
 // The error of a request with a row of logits that has a NaN or +inf, or only −inf.
 Error broken_logits();
 
-// Throws Error{kDataLoss} for logits that transform_logits() refuses in any row.
+// Throws broken_logits() for such a row [vocab].
 void check_logits(std::span<const float> logits);
 
 // Removes an id, and renormalises what is left. Nothing is left if that id had all the probability. REQUIRES: `id` is

@@ -21,12 +21,12 @@ struct DeadlineLoad {
   double tokens_per_step = 1;  // that its steps are expected to commit
 };
 
-// The targets that steps are planned by: a time for the whole answer becomes one for the first token and, behind that,
-// one per token of an answer as long as it may be, `most_tokens`, counted from `ttft_us` after the submission. 0:
-// there is no token yet. The stricter one holds where a request has both. Pure.
+// The targets that steps are planned by. A target for the whole answer becomes one for the first token. Once that token
+// has come, `ttft_us` after the submission (0: not yet), it becomes one per later token of an answer of `most_tokens`.
+// Where a request has both kinds, the stricter target holds. Pure.
 SloTargets planned_targets(const SloTargets& slo, std::int64_t ttft_us, std::int32_t most_tokens);
 
-// The predicted times of the next step, and what waits behind it.
+// The predicted times of the next step, and whether requests wait.
 struct StepForecast {
   double decode_us = 0;      // without prompts
   double prompt_row_us = 0;  // for each row of a prompt; 0: unknown
@@ -34,9 +34,9 @@ struct StepForecast {
 };
 
 // How far a decoding sequence is ahead of its target time per token when the next step begins: the longest that this
-// step may take so that the sequence is on time behind it. AdaServe (arXiv 2501.12162) asks for A = (l + t)/τ − o
-// tokens of a step of time t, with l the time since the first token, o the tokens since and τ the target; A = the
-// tokens that the step brings gives this t. REQUIRES: slo.tpot_us > 0. Pure.
+// step may take so that the sequence is on time after it. AdaServe (arXiv 2501.12162) asks for A = (l + t)/τ − o tokens
+// of a step of time t, with l the time since the first token, o the tokens since and τ the target; A = the tokens that
+// the step brings gives this t. REQUIRES: slo.tpot_us > 0. Pure.
 double slack_us(const DeadlineLoad& load);
 
 // The same at the end of the sequence's next 16 tokens, if steps without prompts bring them: what it wins back by
@@ -47,26 +47,26 @@ double slack_soon_us(const DeadlineLoad& load, const StepForecast& forecast);
 // without a target, since serving it first would only make others late. Pure.
 bool can_be_on_time(const DeadlineLoad& load, const StepForecast& forecast);
 
-// What the next step concedes to sequences with targets.
+// The next step's concessions to sequences with targets.
 struct Concessions {
   std::int32_t prompt_rows = 0;          // that it may read
   std::vector<std::uint8_t> leaves_out;  // by sequence: 1 if it has no part in the step
 };
 
-// Rows of prompts that the next step may read, at most `most`, so that every sequence that can be on time is, soon, and
-// has a few steps in hand: a step takes longer than predicted, or fewer tokens are accepted. At least a few rows, so
-// that prompts end. All of `most` in four cases: nobody has a target, a prompt's own target is at risk, a prompt has
-// waited for five seconds, or requests wait for a place that prompts take up. Pure.
+// Rows of prompts that the next step may read, at most `most`: as many as leave every sequence that can be on time four
+// steps of slack after its next 16 tokens, for slow steps and rejections. At least 8, so that prompts end. All of
+// `most` in five cases: no decoding sequence has a target that it can meet, the time of a row is unknown, a prompt's
+// own target is at risk, a prompt has waited for five seconds, or requests wait for a place that prompts take up. Pure.
 std::int32_t prompt_rows_in_time(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most);
 
-// Marks the sequences that leave out the next step: if somebody is late or will soon be, those that are ahead of their
-// own target by a few steps and the time in which a step reads `most` rows of prompts. Their rows would make the step
-// longer for those that need it. Somebody always has a part. Pure.
+// Marks the sequences that leave out the next step, if any sequence is late or soon will be. They are ahead of their
+// own target by four steps and the time in which a step reads `most` rows of prompts. Their rows would make the step
+// longer for the late ones. At least one sequence takes part. Pure.
 void leave_out_who_is_ahead(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most,
                             std::vector<std::uint8_t>& leaves_out);
 
-// What a token of this sequence is worth to the choice of draft lengths: more than 1 while it is late and can be on
-// time. Pure.
+// The weight of this sequence's tokens in the choice of draft lengths: more than 1 while it is late and can be on time.
+// Pure.
 double worth_of_token(const DeadlineLoad& load, const StepForecast& forecast);
 
 }  // namespace slip

@@ -17,8 +17,8 @@
 
 namespace slip {
 
-// What steps have shown about drafting: how long they take, how often proposals are accepted, and whether what a draft
-// reads is worth its time. Draft lengths are chosen by it. Threads: one owner.
+// Measurements from which draft lengths are chosen: how long steps take, how often proposals are accepted, and whether
+// a draft's reading is worth its time. Threads: one owner.
 class DraftEstimates {
  public:
   struct Step {
@@ -28,7 +28,7 @@ class DraftEstimates {
     double draft_us = 0;  // those passes, without what drafts read beside them
     bool leased = false;  // the learner had cores
   };
-  // Of a step that read prompts only a bound is learned, since their rows take different times.
+  // A step that read prompts gives only a lower bound of a row's time.
   void add_step(const Step& step);
   bool knows_times() const { return curve_.known(); }
   // REQUIRES: knows_times(). `leased`: of a step under a lease, if those are known. Cost: O(StepCurve::kRows).
@@ -36,18 +36,18 @@ class DraftEstimates {
     return (leased && leased_curve_.known() ? leased_curve_ : curve_).curve();
   }
 
-  // The outlook of a decoding sequence that may propose `most` tokens, or `ready_depth` of its draft. Valid as long as
-  // `guesses`.
+  // The outlook of a decoding sequence that may propose at most `most` tokens, and at most `ready_depth` by its draft.
+  // Valid as long as `guesses`.
   DraftOutlook outlook(const SequenceRef& sequence, const Guesses& guesses, std::int32_t most,
                        std::int32_t ready_depth);
   // Adds the verification of a draft's proposal. `accepted`: the nodes on the accepted path that were committed;
-  // `rejected`: all choices for the place behind them were wrong.
+  // `rejected`: all choices for the place after them were wrong.
   void add_verification(const SequenceRef& sequence, const Proposal& proposal, std::span<const std::int32_t> accepted,
                         bool rejected);
-  // The tokens that came tell how good the guesses were, whatever was proposed.
+  // Compares the guesses with the committed tokens, whatever was proposed.
   void add_guesses(const SequenceRef& sequence, const Guesses& guesses, std::span<const std::int32_t> committed);
 
-  // These need a sequence with a LiveDraft. As DraftUse: adds a step in which the draft read it, and what that tells.
+  // As DraftUse, for a sequence with a LiveDraft. add_reading() adds a step in which the draft read the sequence.
   void add_reading(const SequenceRef& sequence, double saved_us, double read_us);
   bool is_worth_reading(const SequenceRef& sequence) const;
   bool takes_scout(const SequenceRef& sequence) { return use_[sequence.live_draft->id()].takes_scout(); }

@@ -43,7 +43,7 @@ class AcceptanceEstimate {
 };
 
 // The draft length of each of `n` decoding sequences while no StepCurve is known: the longest, up to one, with which
-// the step can be measured. Steps with more rows teach nothing, so the curve would stay unknown.
+// the step can be measured. Steps with more rows are not measured, so the curve would stay unknown.
 constexpr std::int32_t unmeasured_draft_length(std::int32_t n) {
   return 2 * n <= StepCurve::kRows ? 1 : 0;
 }
@@ -78,7 +78,7 @@ struct DraftLength {
   bool operator==(const DraftLength&) const = default;
 };
 
-// What a step's draft lengths promise, before probes.
+// The expected result of a step's draft lengths, before probes.
 struct LengthChoice {
   double goodput = 0;  // tokens per µs; 0 without sequences
   // How much longer the best plan without a draft pass would take for as many tokens; 0 if nothing is drafted.
@@ -89,10 +89,10 @@ struct LengthChoice {
 // (SmartSpec, arXiv 2406.14066, but with a length for each sequence). With a `price` > 0 of a µs in tokens they
 // maximize tokens − price · time instead: for a step whose own goodput says nothing about what its time is worth, such
 // as one that reads a prompt. The pass also reads `prompt_rows` rows of prompts. For each number of draft passes from 0
-// to k, the largest `most`, it adds nodes in descending order of their expected tokens α · α_deeper^(depth − 1), and
+// to k, the largest `most`, it adds nodes in descending order of their expected tokens α · α_deeper^(depth − 1). It
 // keeps the number of nodes with the best value. Without a pass all sequences take their guesses. With passes all take
-// their drafts; or, tried too, those take their guesses whose chain promises more tokens than the draft within that
-// depth. `lengths` gets one entry for each outlook. Pure. Cost: O(n k² log n) for n outlooks.
+// their drafts. A second try gives each sequence its guesses where their chain promises more tokens than the draft
+// within that depth. `lengths` gets one entry for each outlook. Pure. Cost: O(n k² log n) for n outlooks.
 LengthChoice choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows,
                                   const StepCurve& curve, std::vector<DraftLength>& lengths, double price = 0);
 

@@ -9,9 +9,9 @@
 
 namespace slip {
 
-// The default: what gives the most tokens in the step's time, by measured acceptance rates and step times (SmartSpec,
-// arXiv 2406.14066, with a length for each sequence). The tokens of a sequence that is late count more, and for
-// it prompts wait, and sequences that are ahead of their targets.
+// The default: maximizes the tokens in the step's time, by measured acceptance rates and step times (SmartSpec, arXiv
+// 2406.14066, with a length for each sequence). Tokens of late sequences count more. Prompts, and sequences that are
+// ahead of their targets, wait for them.
 class GoodputPolicy final : public SpeculationPolicy {
  public:
   explicit GoodputPolicy(PolicyOptions options) : options_(options) {}

@@ -46,10 +46,10 @@ std::int32_t slots_for_step(std::int32_t n_tokens, std::int32_t most_tokens);
 // `most_tokens`; all of these if its prompt is scored, since then it cannot be preempted. Pure.
 std::int32_t slots_to_start(std::int32_t n_tokens, std::int32_t most_tokens, bool score_prompt);
 
-// What planning knows of a waiting request.
+// A waiting request's needs and history, for admission.
 struct WaitingNeed {
   std::int32_t pages = 0;     // that it needs to start
-  std::int32_t n_passed = 0;  // requests behind it that started before it
+  std::int32_t n_passed = 0;  // later requests that started before it
 };
 inline constexpr std::int32_t kMostPassed = 8;  // the most that n_passed may become
 

@@ -9,8 +9,8 @@ namespace slip {
 
 // How the rows of a step are shared among the sequences.
 enum class PolicyKind : std::uint8_t {
-  kGoodput,       // what gives the most tokens per second; late sequences count more, and prompts wait for them
-  kAdaServe,      // AdaServe (arXiv 2501.12162): first what each sequence needs to be on time, then the likeliest nodes
+  kGoodput,       // most tokens per second; late sequences count more, and prompts wait for them
+  kAdaServe,      // AdaServe (arXiv 2501.12162): first the nodes needed to be on time, then the likeliest
   kEqualGreedy,   // for comparison: each sequence's likeliest nodes, as many for one as for the others
   kGlobalGreedy,  // for comparison: the likeliest nodes of all sequences
 };

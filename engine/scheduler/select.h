@@ -18,7 +18,7 @@ struct ProposedNode {
   std::size_t sequence = 0;
   std::int32_t node = 0;
   double tokens = 0;
-  // The best first; of equals the first sequence's, and the elder.
+  // Better nodes first; among equals the first sequence's, then the earlier node.
   bool operator<(const ProposedNode& other) const {
     return std::tie(other.tokens, sequence, node) < std::tie(tokens, other.sequence, other.node);
   }
@@ -32,11 +32,12 @@ struct NodeOdds {
   double alpha = 0, alpha_deeper = 0;
 };
 
-// Appends the nodes behind a proposal's chain. A node's expected tokens are P(its parent is accepted) · P(the choices
-// before it are wrong) · P(it is right), at most those of its elders behind the chain and of its parent. Pure.
+// Appends the nodes that follow a proposal's chain. A node's expected tokens are P(its parent is accepted) · P(the
+// choices before it are wrong) · P(it is right), at most those of its parent and of its earlier siblings outside of the
+// chain. Pure.
 void list_siblings(const Proposal& proposal, std::size_t sequence, const NodeOdds& odds,
                    std::vector<ProposedNode>& nodes);
-// Appends all nodes, each with at most the expected tokens of its elders and of its parent. Pure.
+// Appends all nodes, each with at most the expected tokens of its earlier siblings and of its parent. Pure.
 void list_nodes(const Proposal& proposal, std::size_t sequence, const NodeOdds& odds, std::vector<ProposedNode>& nodes);
 
 // The price of a token: the best goodput without siblings in tokens per µs, and the step that reaches it.

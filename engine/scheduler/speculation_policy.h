@@ -14,7 +14,7 @@
 
 namespace slip {
 
-// What a policy decides for one decoding sequence before the drafts run.
+// A policy's decision for one decoding sequence before the drafts run.
 struct DraftOrder {
   DraftLength length;              // expected
   std::int32_t most = 0;           // tokens of its chain; more than `length` where `stop` may let it grow
@@ -31,12 +31,12 @@ struct PolicyOptions {
 
 // Shares the rows of each step among the running sequences, in two decisions: what the drafts propose, and which of the
 // proposed nodes the target verifies. No decision changes an answer: the outlooks of a sampled proposal do not depend
-// on the tokens that a decision is about. Has state of its own. Threads: one owner.
+// on the tokens that a decision is about. Threads: one owner.
 class SpeculationPolicy {
  public:
   virtual ~SpeculationPolicy() = default;
-  // What the next step concedes to targets. It reads at most `most_rows` rows of prompts. `loads`: all running
-  // sequences; empty: none has a target.
+  // Decides the next step's concessions to targets. The step reads at most `most_rows` rows of prompts. `loads`: all
+  // running sequences; empty: none has a target.
   virtual void concede(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most_rows,
                        Concessions& concessions) const;
   // Fills an order for each outlook. The step also reads `prompt_rows` rows of prompts.
@@ -46,9 +46,9 @@ class SpeculationPolicy {
   virtual bool selects_chains() const { return false; }
   // Adds a step: its drafting and its pass took `us` µs.
   virtual void add_step(double /*us*/) {}
-  // Removes the nodes that the target does not verify. `nodes`: the likeliest first, each behind its parent and its
-  // elders; those of chains only if it selects them. `rows`: of the pass without these nodes; `room`: for how many of
-  // them it has room.
+  // Removes the nodes that the target does not verify. `nodes`: the likeliest first, each after its parent and its
+  // earlier siblings; those of chains only if it selects them. `rows`: of the pass without these nodes; `room`: for how
+  // many of them it has room.
   virtual void select(std::vector<ProposedNode>& nodes, std::int32_t rows, std::int32_t room) = 0;
 };
 

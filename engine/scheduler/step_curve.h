@@ -25,7 +25,7 @@ struct StepCurve {
   double pass_us(std::int32_t rows) const;
   // The time that a row costs around `rows`: the average over four rows less and four more.
   double row_us(std::int32_t rows) const;
-  // The least time that one more row costs behind `rows`, as an average over up to eight more rows.
+  // The least time that one more row costs after `rows`, as an average over up to eight more rows.
   double least_row_us(std::int32_t rows) const;
 
   std::array<double, kRows> us{};  // us[r − 1]: pass over r rows; never descending
@@ -37,7 +37,8 @@ struct StepCurve {
 // passes hardly vary. Threads: one owner.
 class DraftTimeEstimate {
  public:
-  // Adds a drafting of `us` µs and `passes` ≥ 1. One that was interrupted counts as twice the expected time.
+  // Adds a drafting of `us` µs and `passes` ≥ 1. At most twice the expected time counts, since the drafting may have
+  // been interrupted.
   void add(std::int32_t passes, double us);
   DraftTime line() const;  // both parts are 0 or more; 0 until something was added
 

@@ -9,8 +9,8 @@
 
 namespace slip {
 
-// The trees of a step with room for `budget` rows, of `n` sequences: how deep they are drafted and how wide. AdaServe's
-// section 5.2, with the greatest depth and width that it does not give. Pure.
+// The depth and width of the trees of `n` sequences, in a step with room for `budget` rows: AdaServe's section 5.2. The
+// paper gives no values for its upper limits; here they are a depth of 8 and `most_width`. Pure.
 struct TreeShape {
   std::int32_t depth = 1, width = 1;
 };
@@ -23,11 +23,11 @@ std::int32_t rows_within(const StepCurve& curve, double ratio);
 // REQUIRES: load.slo.tpot_us > 0. Pure.
 double required_tokens(const DeadlineLoad& load, double step_us);
 
-// How many rows a policy gives to whom. Each of its stages takes what the one before left.
+// The budget of nodes to verify in a step. Required nodes are chosen first, then the likeliest of all.
 struct NodeBudget {
   std::int32_t nodes = 0;        // of all sequences, without their last committed tokens
   std::int32_t nodes_each = 0;   // of one sequence
-  std::vector<double> required;  // by sequence: first, as many as it needs, the most behind first; empty: nobody
+  std::vector<double> required;  // expected tokens by sequence; the greatest need is met first; empty: none
   double most_required = 0;      // expected tokens, with the target's own, that one step can bring
 };
 
@@ -38,9 +38,10 @@ void select_nodes_of_trees(std::span<const ProposedNode> nodes, const NodeBudget
 
 // Trees of the likeliest nodes within a budget of rows: the most with which a pass takes at most 1.15 times as long as
 // with one row. AdaServe's Algorithm 2 with the corrections of its printed form: the budget is never exceeded, and a
-// node counts by the probability of its whole path. What differs: a probability is the measured rate at which such
-// nodes are accepted, not the draft's own; a draft pass that is not worth its time is left out; a sequence whose draft
-// is not ready proposes guesses. The two others leave the targets out: EqualGreedy and GlobalGreedy of the ablation.
+// node counts by the probability of its whole path. It differs in three points. A probability is the measured rate at
+// which such nodes are accepted, not the draft's own. A draft pass that is not worth its time is left out. A sequence
+// whose draft is not ready proposes guesses. kEqualGreedy and kGlobalGreedy, of the paper's ablation, ignore the
+// targets.
 class TreePolicy final : public SpeculationPolicy {
  public:
   TreePolicy(PolicyKind kind, PolicyOptions options) : kind_(kind), options_(options) {}

@@ -18,9 +18,10 @@ struct Siblings {
   void add(std::int32_t token) { tokens[static_cast<std::size_t>(n++)] = token; }
 };
 
-// What branches off one sequence's chain while its proposal grows: siblings, and what the draft says behind them. Nodes
-// are kept in the order of their worth: P(the node is accepted), at most that of its elders and of its parent. So each
-// parent comes before its children, and no node's own draw decides whether a sampled one is kept. Pure; one owner.
+// The branches off one sequence's chain while its proposal grows: siblings, and the draft's continuations of them. A
+// node's worth is P(it is accepted), at most that of its parent and of its earlier siblings. The best nodes are kept,
+// in the order of their worth. So each parent comes before its children, and no node's own draw decides whether a
+// sampled one is kept. Threads: one owner.
 class Branches {
  public:
   struct Node {
@@ -44,11 +45,11 @@ class Branches {
   // Marks a node as read next. REQUIRES: n_read() < kMostRead.
   void read(std::int32_t index);
   std::int32_t n_read() const { return n_read_; }
-  // Adds what the draft says behind a node that it has read: its choice, and that one's siblings.
+  // Adds the children of a node that the draft has read: its first choice, and that one's siblings. REQUIRES: rates.
   void add_children(std::int32_t index, std::int32_t token, double log_q, const Siblings& siblings);
-  // Writes the tokens from the root to a node behind `out`'s.
+  // Appends the tokens from the root to a node to `out`.
   void append_path(const Proposal& chain, std::int32_t index, std::vector<std::int32_t>& out) const;
-  // The indices of the best nodes, as many as fit behind the chain, each with its parent before it.
+  // The indices of the best nodes, as many as fit after the chain, each after its parent.
   std::span<const std::int32_t> best();
   const std::vector<Node>& nodes() const { return nodes_; }
   const Node& node(std::int32_t index) const { return nodes_[static_cast<std::size_t>(index)]; }

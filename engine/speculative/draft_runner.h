@@ -37,18 +37,18 @@ struct DraftChain {
 
   std::array<Siblings, kMaxProposalNodes> siblings{};  // of its tokens; they join the proposal once it is complete
 
-  // The number of committed tokens that the draft has not read, at least the last one, and of proposed ones. Rows of a
-  // proposal that was never verified are not committed: drops them from n_cached if nothing was proposed yet.
+  // The number of tokens that the draft has not read: committed ones, at least the last, and proposed ones. If nothing
+  // is proposed yet, drops rows of a proposal that was never verified from n_cached.
   std::int32_t count_unread() const;
   // Adds a token that is right with the probability exp(log_q).
   void add(std::int32_t token, double log_q);
-  // What a further token brings beyond the price of its row; meaningless without a rule.
+  // The worth of a further token less the price of its row; meaningless without a rule.
   double worth_of_next() const { return reached * stop.next_rate - stop.row_price; }
-  // Whether it may grow, as far as its rule says.
+  // Whether its rule lets it grow.
   bool goes_on() const { return stop.rates == nullptr || proposal->size() == 0 || worth_of_next() > 0; }
 };
 
-// A draft pass reads at most so many tokens of a sequence. With more that are unread, the draft first catches up.
+// The most tokens of a sequence that one draft pass reads. With more unread tokens, the draft first catches up.
 inline constexpr std::int32_t kMostUnreadRows = 8;
 // Rows of one draft pass that branch off proposals, over all sequences.
 inline constexpr std::int32_t kMostBranchRows = 8;
@@ -74,8 +74,8 @@ class DraftRunner {
   // every page table; rows within Size.
   virtual void read(std::span<const DraftSlice> slices) = 0;
   // Draws each chain's tokens with the request's own transform and random addresses, as the target does. Siblings are
-  // drawn likewise from what their elders leave: the next best ones, the next best with the target's noise, or sampled
-  // without replacement. May reorder the chains.
+  // drawn likewise, without the tokens of earlier ones: the next best, the next best with the target's noise, or
+  // sampled without replacement. May reorder the chains.
   virtual void propose(std::span<DraftChain> chains) = 0;
 
  protected:

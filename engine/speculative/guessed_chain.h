@@ -11,13 +11,14 @@
 
 namespace slip {
 
-// What prompt lookup guesses behind one sequence's committed tokens: a chain that ends where no earlier n-gram of two
-// tokens matches. It is made once for each length of the sequence. Threads: one owner. Memory: that of a PromptLookup.
+// Prompt lookup's guesses of the tokens after one sequence's committed ones: a chain that ends where no earlier n-gram
+// of two tokens matches. It is made once for each length of the sequence. Threads: one owner. Memory: that of a
+// PromptLookup.
 class GuessedChain {
  public:
   explicit GuessedChain(const SequenceRef& sequence) : lookup_(sequence.prediction, sequence.past_answers) {}
 
-  // Reads the new committed tokens and makes the chain behind them.
+  // Reads the new committed tokens and makes the chain that follows them.
   void read(const SequenceRef& sequence);
   // At most `most_guesses` and kMaxProposalNodes tokens, with PromptLookup::Guess::confidence() of the first.
   Guesses guesses() const { return {tokens_, confidence_}; }

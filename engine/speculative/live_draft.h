@@ -32,9 +32,10 @@ using PackDraft = std::function<std::shared_ptr<const DeviceImage>(const ModelWe
 // has no image.
 std::shared_ptr<const DraftVersion> packed(DraftVersion version, const PackDraft& pack);
 
-// The live version of one draft. Readers never wait; the trainer installs versions. The engine never drops a last
-// reference: the writer keeps replaced versions in its own list and frees those that no one else holds (reclaim()). So
-// megabytes are never freed inside a step. Threads: get() any; set() and reclaim() one writer.
+// The live version of one draft. The learner installs versions. Readers take no mutex, but std::atomic<std::shared_ptr>
+// may spin for a few instructions. The engine never drops a last reference: the writer keeps replaced versions in its
+// own list and frees those that no one else holds (reclaim()). So megabytes are never freed inside a step. Threads:
+// get() any; set() and reclaim() one writer.
 class LiveDraft {
  public:
   explicit LiveDraft(DraftId id, std::string name, std::shared_ptr<const DraftVersion> first = nullptr);

@@ -35,8 +35,8 @@ struct Observation {
   std::uint64_t draft_version = 0;  // 0: nothing was drafted so far
 };
 
-// Where the prompt of a background request comes from: the record of an answer that a client asked for. What the
-// learner keeps of a further answer to it is purged, held out and deleted together with that record.
+// The source of a background request's prompt: the record of an answer to a client. The record of a further answer is
+// purged, held out and deleted together with it.
 struct PromptSource {
   RequestId call;
   NameHash name;

@@ -26,9 +26,10 @@ struct HitRate {
   double rate(double prior) const;
 };
 
-// Where the guess and the draft's most likely token differ: how often each was right, by the class of the guess and by
-// the draft's lead, the difference of the probabilities that it gave the two tokens. It is a table, since the formula
-// tried before, a fixed weight for each hit rate, chose worse on math: there a draft with a lead is often right.
+// How often a guess and a draft's most likely token were right where they differed. Counted by the class of the guess
+// and by the draft's lead, the difference of the probabilities that it gave the two tokens. It is a table, since the
+// formula tried before, a fixed weight for each hit rate, chose worse on math: there a draft with a lead is often
+// right.
 class GuessOrDraft {
  public:
   // Classes of guesses from past answers, the request's own text and a prediction, as PromptLookup numbers them.
@@ -61,7 +62,7 @@ class PastAnswers {
   static std::size_t length_class(std::int32_t length);
   static std::size_t class_of(const NgramIndex::Match& match);
 
-  // Adds a finished answer: the tokens behind the prompt.
+  // Adds a finished answer: the tokens after the prompt.
   void add(std::span<const std::int32_t> tokens, std::int32_t prompt_tokens);
   // The longest n-gram at the end of `committed`, then `proposed`, that occurred in past answers.
   NgramIndex::Match longest(std::span<const std::int32_t> committed, std::span<const std::int32_t> proposed) const {
@@ -78,8 +79,8 @@ class PastAnswers {
   NgramIndex index_{kMostTokens, kMostTokens, /*shortest=*/1};
 };
 
-// The past answers of all topics and API keys. One key's answers never serve another's requests: their speed would tell
-// what others asked. Beyond the limit of memory, the least recently used are forgotten. Threads: any.
+// The past answers of all topics and API keys. One key's answers never serve another's requests: their speed would
+// reveal others' requests. Beyond the limit of memory, the least recently used are forgotten. Threads: any.
 class PastAnswersTable {
  public:
   // Each topic and key counts as 1.25 MiB.

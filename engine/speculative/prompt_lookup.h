@@ -18,7 +18,7 @@ namespace slip {
 // and themselves. Finds the longest earlier n-gram equal to the end of the text; the token after it is the guess. Past
 // answers are searched likewise, and a request may predict its answer. Of these guesses the likeliest counts, by the
 // hit rate of its class on the growing answer, which starts from that of past requests. It also learns when to trust
-// the guess rather than a draft that says something else. Threads: one owner. Memory: that of an NgramIndex.
+// the guess rather than a draft that differs. Threads: one owner. Memory: that of an NgramIndex.
 class PromptLookup {
  public:
   struct Guess {
@@ -31,7 +31,7 @@ class PromptLookup {
     // The rate as a class, 0 to 3.
     int confidence() const { return rate < 0.35 ? 0 : rate < 0.6 ? 1 : rate < 0.8 ? 2 : 3; }
   };
-  // What a draft says beside a guess.
+  // The draft's view of a place that also has a guess.
   struct Rival {
     std::int32_t token = -1;       // the draft's most likely token
     double q = 0, q_of_guess = 0;  // its probabilities of that token and of the guess
@@ -56,7 +56,7 @@ class PromptLookup {
   bool beats(const Guess& guess, const Rival& rival) const;
   // The w of mix_guess() for tokens that are drawn, 0 to 1.
   double weight(const Guess& guess, const Rival& rival) const;
-  // Tells what the draft said after `proposed`, and that `token` was proposed. beats() and weight() learn from it once
+  // Reports the draft's view after `proposed`, and that `token` was proposed. beats() and weight() learn from it once
   // the tokens up to there are read.
   void add_drafted(const Guess& guess, const Rival& rival, std::span<const std::int32_t> proposed, std::int32_t token);
 
@@ -79,14 +79,14 @@ class PromptLookup {
   std::size_t n_read_ = 0;
   PastAnswers* past_;
   PredictedText predicted_;
-  std::vector<Drafted> drafted_;  // behind the tokens read, by depth
+  std::vector<Drafted> drafted_;  // after the tokens read, by depth
   // Hit rates on this answer alone.
   Rates<PastAnswers::kLengths> own_rates_, predicted_rates_;  // [PastAnswers::length_class()]
   Rates<PastAnswers::kClasses> past_rates_;                   // [PastAnswers::class_of()]
   GuessOrDraft guess_or_draft_;                               // used without past answers
 };
 
-// What a draft with these logits [vocab] or probabilities says beside a guess. If its most likely token is the guess,
+// The Rival of a guess, from a draft's logits [vocab] or probabilities. If the draft's most likely token is the guess,
 // both probabilities are 1. Pure.
 PromptLookup::Rival rival_of(std::span<const float> logits, std::int32_t guess);
 PromptLookup::Rival rival_of(const Distribution& q, std::int32_t guess);

@@ -52,7 +52,7 @@ struct Proposal {
   std::uint64_t version = 0;  // DraftVersion::number; 0: no draft
   int confidence = 0;         // Guesses::confidence when it was made
   std::size_t size() const { return tokens.size(); }
-  // Appends a node behind the last one.
+  // Appends a node below the last one.
   void add_to_chain(std::int32_t token, double log_q) {
     add(token, static_cast<std::int32_t>(tokens.size()) - 1, log_q);
   }
@@ -103,7 +103,7 @@ struct Proposal {
   std::size_t first_below(std::int32_t parent) const {
     return static_cast<std::size_t>(std::find(parents.begin(), parents.end(), parent) - parents.begin());
   }
-  // The last of `q` leaves its memory to later ones.
+  // Removes the last of `q` and keeps its memory for reuse.
   void drop_last_q() {
     spare_q.push_back(std::move(q.back()));
     q.pop_back();

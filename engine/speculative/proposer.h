@@ -45,9 +45,9 @@ inline DrawMethod draw_method_of(const SequenceRef& sequence) {
   return sequence.rule == AcceptanceRule::kCoupled ? DrawMethod::kGumbel : DrawMethod::kSampled;
 }
 
-// Ends a chain where its next token is worth less than what it takes; after the first one, which was planned. A token's
-// worth is the probability that it is accepted. The prices are what the same time would bring otherwise, in tokens. The
-// rule looks at the tokens before, never at the next one, so it biases no distribution.
+// Ends a chain, after its planned first token, where the next token is worth less than it costs. A token's worth is the
+// probability that it is accepted. The prices are the tokens that the same time would bring otherwise. The rule looks
+// at the tokens before, never at the next one, so it biases no distribution.
 struct StopRule {
   const ChoiceRates* rates = nullptr;    // of the draft; null: the chain grows to its full length
   double next_rate = 0;                  // P(a token is accepted | those before it are), for a token not drafted yet
@@ -85,7 +85,7 @@ struct CatchUpTimes {
 };
 
 // Proposes tokens ahead of the target: a draft model, a lookup, heads on the target's own features. No proposal can
-// change the answer, if draw_method and q say truly how its tokens were drawn. Threads: the engine thread only.
+// change the answer, if draw_method and q state truly how its tokens were drawn. Threads: the engine thread only.
 class Proposer {
  public:
   virtual ~Proposer() = default;

@@ -16,7 +16,7 @@ enum class WantedLogits : std::uint8_t {
   kAll,
 };
 
-// Tokens of one sequence that a pass reads, behind those in its cache.
+// Tokens of one sequence that a pass reads, after those in its cache.
 struct SequenceSlice {
   std::span<const std::int32_t> tokens;  // at positions n_cached …; at least one
   PageTable* pages = nullptr;

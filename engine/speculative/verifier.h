@@ -27,9 +27,9 @@ struct ScoreTask : SequenceSlice {
 };
 
 // Verifies the proposals of many sequences with one target pass over the ragged rows of all of them. A chain is a tree
-// that never branches, so there is one code path. Where a proposal is verified, on the host or on a device, is what its
-// siblings LocalVerifier and DeviceVerifier differ in. Threads: the engine thread only. Tasks and all that they point
-// to must live until the next score(); results are valid until then.
+// that never branches, so there is one code path. LocalVerifier verifies proposals on the host, DeviceVerifier on a
+// device. Threads: the engine thread only. Tasks and all that they point to must live until the next score(); results
+// are valid until then.
 class Verifier {
  public:
   // Reads `worker`'s bounds; the worker outlives it.

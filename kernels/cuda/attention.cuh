@@ -33,8 +33,8 @@ SLIP_DEVICE void merge_warps(const AttentionBlock& block, const AttentionShared&
   });
 }
 
-// Merges the sums of the splits so far with the next split's. A split without any visible rank has total 0 and is
-// skipped.
+// The factors that merge the sums of the splits so far with the next split's, and the greater score. A split without
+// any visible rank has total 0 and is skipped.
 struct Merge {
   float before, next, most;
 };

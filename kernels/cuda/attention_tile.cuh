@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one warp does in attention.cuh: scores, softmax weights and weighted values of 32 ranks, for all queries of a
+// The work of one warp in attention.cuh: scores, softmax weights and weighted values of 32 ranks, for all queries of a
 // tile, by the tensor-core instruction. Weights are rounded to bfloat16, as the cache is.
 #pragma once
 

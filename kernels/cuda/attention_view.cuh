@@ -34,6 +34,7 @@ struct Attention {
   std::int64_t out_stride = 0;
   std::uint16_t* activations = nullptr;  // the result as activations of the output product; null: not wanted
 
+  // Query heads of one key head, and the tiles that these take.
   SLIP_DEVICE std::int32_t group() const { return n_heads / kv.n_kv_heads; }
   SLIP_DEVICE std::int32_t stretches() const { return (group() + heads_a_tile - 1) / heads_a_tile; }
   SLIP_DEVICE std::int64_t width() const { return std::int64_t{n_heads} * kv.head_dim; }

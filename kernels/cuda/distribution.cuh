@@ -112,7 +112,7 @@ SLIP_DEVICE Mass scan_threads(const VocabularyBlock& block, VocabularyBlock::Per
   return all;
 }
 
-// Finds the smallest set of highest-ranked tokens whose measures sum to `target`; returns the rank_key() of its last
+// Finds the smallest set of highest-ranked tokens whose measures reach `target`; returns the rank_key() of its last
 // token, or 0 if all tokens together do not reach it. measure(id) is a count or a mass, 0 to skip the token. A radix
 // select from the top, eleven bits a pass; a bin with one member ends the search.
 template <class Measure>

@@ -38,7 +38,7 @@ using Job = std::variant<OnRows<Embed>, OnRows<RmsNorm>, OnRows<RotateAndStore>,
                          OnRows<ProcessLogits>, OnRows<MakeDistributions>, OnRows<GumbelParts>, OnRows<DrawTokens>,
                          OnRows<Accept>, OnRows<Observe>, OnRows<FusedLoss>>;
 
-// Shared memory of a block on compute capability 8.0, the oldest that we build for.
+// Limit of a block's shared memory. Compute capability 8.0, the oldest that we build for, allows 163 KiB.
 inline constexpr std::int64_t kMostSharedBytes = 160 * 1024;
 
 // SLIP_CHECKs that the job neither reads nor writes out of bounds.

@@ -101,7 +101,7 @@ struct MatmulPlace {
   std::int64_t first_tile, first_row, depth;
 };
 
-// Fetches a thread's parts of round `round`, its warp's tile of depth: of the weights, and of the activations.
+// Fetch a thread's weights and activations of round `round`, in which each warp has its own tile of depth.
 template <int kTiles, int kRowTiles>
 SLIP_DEVICE void fetch_weights(const Matmul& job, const MatmulPlace& place, std::int64_t round, int thread,
                                MatmulShared<kTiles, kRowTiles>& shared) {

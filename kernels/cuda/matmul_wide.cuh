@@ -56,8 +56,8 @@ struct DepthOrder {
   }
 };
 
-// What a thread fetches of each tile of depth: a lane's part of a tile of outputs, and two lanes' part of a tile of
-// rows. Zeros stand for outputs and rows that are not there.
+// A thread's share of the fetches of each tile of depth: a lane's part of a tile of outputs, and two lanes' part of a
+// tile of rows. Missing outputs and rows are zeros.
 struct WideFetch {
   const std::uint16_t *weight, *activations;
   bool output_there, row_there;

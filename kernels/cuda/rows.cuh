@@ -121,8 +121,8 @@ struct DeviceRow {
 // The step after the product that computes a layer's queries, keys and values. Queries and keys get their RMS norm, in
 // models that have one, and their rotary embedding (RoPE). Keys and values go to their pages in bfloat16. Queries are
 // written back to `qkv`; its keys and values stay unchanged. Attention multiplies values that a row must not see by
-// zero, so all stored values are finite: one that is not becomes zero and makes its key NaN, which whoever sees it
-// gets.
+// zero, so all stored values are finite. A value that is not becomes zero and makes its key NaN, so rows that see it
+// become NaN.
 struct RotateAndStore {
   float* qkv = nullptr;     // [n_rows, (n_heads + 2 n_kv_heads) · head_dim]: queries, keys, values
   std::int64_t stride = 0;  // of qkv's rows, in floats

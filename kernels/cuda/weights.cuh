@@ -34,7 +34,8 @@ SLIP_DEVICE std::int64_t row_tiles(std::int64_t n_rows) {
 }
 
 // The model of each tile of rows. The table is read on the device, so a captured graph uses other models when the table
-// changes. Only copies write it: a product reads it before the kernel before it is complete (early_start.cuh).
+// changes. No kernel may write it, since a product may read it before the previous kernel is complete
+// (early_start.cuh).
 struct RowWeights {
   // [row tiles] the start of each tile's model; null: unused tile, nothing is computed. Without a table all rows use
   // Weight::data.

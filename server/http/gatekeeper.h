@@ -56,7 +56,7 @@ class Gatekeeper {
   std::atomic<std::shared_ptr<const ApiKeys>> keys_;
 };
 
-// Whether `path` is a liveness or readiness probe, which needs no key (S13).
+// Whether `path` is a liveness or readiness probe, which needs no key (docs/security.md, S13).
 bool is_probe(std::string_view path);
 // 415 for a POST that is not JSON. A web page can send JSON to another origin only after a preflight.
 std::optional<Reply> refuse_content_type(const RequestMetadata& metadata);

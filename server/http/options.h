@@ -9,7 +9,8 @@
 
 namespace slip {
 
-// The acceptance figures that a client may see. They reveal how other clients' text trained a draft (S14).
+// The acceptance figures that a client may see. They reveal how other clients' text trained a draft (docs/security.md,
+// S14).
 enum class ExposeAcceptance : std::uint8_t {
   kAll,   // each answer's own counts, and every draft's in /v1/drafts; with several keys any key may read /metrics
   kOwn,   // each answer's own counts only

@@ -11,9 +11,9 @@ namespace slip {
 
 // Refuse request heads that two parsers may read differently (request smuggling). Checks the raw bytes, before a parser
 // repairs them: bare CR or LF, control characters, folded lines, blanks around a header's name, more than one
-// Content-Length or Transfer-Encoding or both, a length that is not 1 to 16 digits, a coding other than "chunked", a
-// repeated Host or other header that decides about access, a malformed Host or target. `head` ends with the empty line.
-// Returns the reason, or nullopt. Pure.
+// Content-Length or Transfer-Encoding or both, a length that is not 1 to 16 digits, a transfer coding other than
+// "chunked", a repeated Host or other header that decides about access, a malformed Host or target. `head` ends with
+// the empty line. Returns the reason, or nullopt. Pure.
 std::optional<std::string> fault_of_head(std::string_view head);
 
 // The same for a partial head: nullopt while it can still become valid. The first `seen` bytes were checked before.

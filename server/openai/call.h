@@ -44,7 +44,7 @@ struct CompletionCall {
   std::optional<std::int32_t> max_tokens;  // nullopt: the rest of the context
   std::vector<std::string> stop;
   std::string prediction;         // chat: a text that the answer probably repeats; empty: none
-  std::optional<std::int32_t> k;  // at most so many tokens are proposed a step; nullopt: the service's k
+  std::optional<std::int32_t> k;  // most tokens proposed per step; nullopt: the service's k
   std::optional<ProposeBy> propose_by;
   SloTargets slo;
   std::string slo_tier;                      // whose targets they are; empty: none's

@@ -22,7 +22,7 @@ namespace slip {
 std::optional<std::int64_t> whole_number(const nlohmann::json& value, std::int64_t low, std::int64_t high);
 
 // Typed access to the fields of a request's body. An absent or null field is nullopt. A field of another type or out of
-// range throws an error naming it, behind `prefix`. REQUIRES: `body` is an object and outlives this.
+// range throws an error naming it, after `prefix`. REQUIRES: `body` is an object and outlives this.
 class RequestFields {
  public:
   explicit RequestFields(const nlohmann::json& body, std::string prefix = {})

@@ -30,8 +30,8 @@ class GrammarCache {
  public:
   // Null for plain text. Errors: those of compile_schema, with paths from "response_format.json_schema.schema".
   std::shared_ptr<const Grammar> grammar(const ResponseFormat& format);
-  // Whether grammar() takes no time: there is no schema, or it is kept. False: it compiles, for tens of milliseconds if
-  // the schema is large.
+  // Whether grammar() need not compile: there is no schema, or its grammar is kept. False: it compiles, for tens of
+  // milliseconds if the schema is large.
   bool is_ready(const ResponseFormat& format);
 
  private:

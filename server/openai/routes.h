@@ -22,7 +22,7 @@ std::optional<Reply> refuse_route(std::string_view method, std::string_view targ
 bool is_for_monitoring(std::string_view route);  // a probe or /metrics; `route` from route_label()
 Reply full_reply(const ServerOptions& options);  // 503: only connections reserved for probes are left
 // 403 for /metrics when the sender is not an operator and `expose` is not kAll. Its counts show by topic and draft what
-// all keys' requests had accepted (S14). `route` from route_label().
+// all keys' requests had accepted (docs/security.md, S14). `route` from route_label().
 std::optional<Reply> refuse_figures(std::string_view route, bool is_operator, ExposeAcceptance expose);
 // The answer to a browser's preflight request. REQUIRES: the origin is listed.
 Reply preflight_reply(std::string_view target);

@@ -33,7 +33,7 @@ struct Caller {
   std::string request_id;
 };
 
-// What became of a call.
+// The outcome of admit().
 struct Admission {
   AnswerIdentity who;
   std::optional<Reply> refusal;

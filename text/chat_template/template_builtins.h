@@ -44,7 +44,7 @@ TemplateValue slice_of(const TemplateValue& value, const TemplateValue& begin, c
 // Python's json.dumps(value, ensure_ascii=False, indent=indent); a negative `indent` writes one line.
 TemplateText to_json(const TemplateValue& value, std::int64_t indent, TemplateWork& work);
 
-// Readers of an argument. The first two treat a missing argument and none alike.
+// Readers of an argument. The optional ones treat a missing argument and none alike.
 std::optional<std::int64_t> optional_integer(const TemplateValue& value, const TemplateWork& work);
 std::int64_t required_integer(const TemplateValue& value, const TemplateWork& work);
 // Gives kEverySplit also for negative counts

@@ -51,13 +51,14 @@ ByteRange stripped(std::string_view text, StripSides sides);
 ByteRange stripped(std::string_view text, StripSides sides, std::string_view characters);
 
 using TemplateTexts = std::vector<TemplateText>;
-inline constexpr std::size_t kEverySplit = static_cast<std::size_t>(-1);
-// REQUIRES: separator is not empty
+inline constexpr std::size_t kEverySplit = static_cast<std::size_t>(-1);  // no limit of cuts
+// `most`: the most cuts, as Python's maxsplit. REQUIRES: separator is not empty
 TemplateTexts split(const TemplateText& text, std::string_view separator, std::size_t most);
 TemplateTexts split_from_right(const TemplateText& text, std::string_view separator, std::size_t most);
 TemplateTexts split_at_white_space(const TemplateText& text);
 TemplateTexts split_lines(const TemplateText& text);
-// How many texts these make, without making them: of split() and split_from_right(), of the other two.
+// The number of texts that split() and split_from_right(), split_at_white_space(), and split_lines() return, without
+// making them.
 std::size_t n_parts(std::string_view text, std::string_view separator, std::size_t most);
 std::size_t n_words(std::string_view text);
 std::size_t n_lines(std::string_view text);
