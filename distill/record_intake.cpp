@@ -16,7 +16,6 @@ constexpr int kNice = 10;                         // about a tenth of a busy cor
 constexpr std::int64_t kSyncEveryUs = 1'000'000;  // "at most the last second short"
 constexpr std::int64_t kExpireEveryUs = 600'000'000;
 constexpr std::int64_t kIdleTickUs = 1'000'000;
-constexpr std::int64_t kClockPatienceUs = std::int64_t{3600} * 1'000'000;  // before a clock jump ahead expires records
 constexpr std::size_t kMaxForLearner = 256;  // records that wait for a learner without time; all are in replay
 constexpr std::size_t kRecalled = 512;       // newest records of a topic that are read at the start
 
@@ -31,8 +30,7 @@ RecordIntake::RecordIntake(RecordIntakeOptions options, const TopicTable& topics
       inbox_(options_.queue_observations),
       records_(kMaxForLearner),
       calls_([this] { inbox_.wake(); }),
-      assembler_(topics, std::move(draft_name)),
-      calendar_(kClockPatienceUs) {}
+      assembler_(topics, std::move(draft_name)) {}
 
 RecordIntake::~RecordIntake() {
   stop();
@@ -181,7 +179,7 @@ void RecordIntake::keep_replay_when_due() {
     replay_.sync();
     if (now - expired_us_ >= kExpireEveryUs) {
       expired_us_ = now;
-      replay_.expire(calendar_.believe(wall_us(), now));
+      replay_.expire(wall_us(), now);
     }
     if (upkeep_fails_.exchange(false)) log_info("learning: the replay buffer can be written again");
   } catch (const std::exception& error) {

@@ -14,7 +14,6 @@
 
 #include "common/ids.h"
 #include "common/owner_calls.h"
-#include "common/patient_clock.h"
 #include "common/purge_scope.h"
 #include "distill/learning_switch.h"
 #include "distill/lossy_inbox.h"
@@ -119,7 +118,6 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   RecordAssembler assembler_;
   std::deque<Event> events_;
   std::map<std::string, NearCopies> near_copies_;  // by topic
-  PatientClock calendar_;
   std::uint64_t taken_ = 0;
   std::int64_t synced_us_ = 0, expired_us_ = 0, complained_us_ = 0;
   std::int64_t purged_us_ = 0;  // monotonic; the last purge
