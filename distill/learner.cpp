@@ -7,6 +7,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -61,7 +62,7 @@ struct Learner::State {
         calls([this] { intake.wake(); }) {}
 
   void run();
-  void begin();
+  bool begin();
   void learn();
   bool work_once();
   bool begin_unit(LearningUnit unit);
@@ -99,6 +100,7 @@ struct Learner::State {
   std::thread thread;
   std::deque<WaitingRecord> records;
   std::optional<LearningLoop> loop;
+  FailureSpell beginnings;       // attempts to make the loop
   bool waits_for_leave = false;  // the governor refused the unit that is to be done next
   bool has_unit = false;         // the governor granted one, and unit_done() was not called since
   std::uint64_t taken_through = 0, reported = 0;
@@ -126,9 +128,26 @@ void Learner::State::run() {
   calls.end();
 }
 
-void Learner::State::begin() {
-  loop.emplace(LearningLoopSetting{options, topics, live_drafts, base, store, intake, earlier, governor, decisions,
-                                   [this] { return in_unit(); }, [this] { end_unit(); }});
+// Makes the loop. If that fails, as by a disk error, it is tried again, less and less often. False: there is no loop.
+bool Learner::State::begin() {
+  if (beginnings.retry_us > monotonic_us()) return false;
+  try {
+    loop.emplace(LearningLoopSetting{options, topics, live_drafts, base, store, intake, earlier, governor, decisions,
+                                     [this] { return in_unit(); }, [this] { end_unit(); }});
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    failing.store(true, std::memory_order_relaxed);
+    beginnings.retry_us = monotonic_us() + wait_after_failures_us(++beginnings.n);
+    if (beginnings.n == 1) {
+      log_parts(LogLevel::kError, {"learning cannot begin: ", error.what(),
+                                   "; it is tried again after 1 s, then less often, every 30 s in the end"});
+    }
+    return false;
+  }
+  if (beginnings.n > 0) log_info("learning has begun, after failures: " + std::to_string(beginnings.n));
+  beginnings = {};
+  return true;
 }
 
 void Learner::State::forget(const PurgeScope& scope) {
@@ -140,8 +159,11 @@ void Learner::State::forget(const PurgeScope& scope) {
 void Learner::State::learn() {
   while (!stopping.load(std::memory_order_acquire)) {
     try {
-      if (!loop) begin();
       calls.serve();
+      if (!loop && !begin()) {
+        intake.wait_for(kIdleTickUs);
+        continue;
+      }
       take_in();
       keep_house();
       if (!work_once()) pause();
