@@ -52,6 +52,11 @@ std::size_t answer_tokens(const std::deque<WaitingRecord>& waiting) {
   return n;
 }
 
+// Whether scoring has failed lately. Its topic then does not train either: it would train on text that is not scored.
+bool scoring_waits(const TopicState& topic, std::int64_t now_us) {
+  return topic.scoring_failures.retry_us > now_us;
+}
+
 void end_spell(const TopicState& topic, FailureSpell& spell, const char* doing) {
   if (spell.n == 0) return;
   log_info("learning: " + topic.topic + ": " + doing + " works again, after " + std::to_string(spell.n) +
@@ -188,7 +193,9 @@ bool LearningLoop::worth_scoring(const TopicState& topic) const {
 // Picks the topic with the fewest scored records, so that a busy topic does not delay the others.
 TopicState* LearningLoop::topic_to_score() {
   TopicState* next = nullptr;
+  const std::int64_t now_us = monotonic_us();
   for (TopicState& topic : topics_) {
+    if (scoring_waits(topic, now_us)) continue;
     const bool waits = !topic.unscored.empty() || (topic.candidate && !topic.candidate->heldout_left.empty());
     if (waits && (next == nullptr || topic.scored < next->scored)) next = &topic;
   }
@@ -223,7 +230,8 @@ TopicState* LearningLoop::topic_to_train() {
   const auto waiting = [](const TopicState& topic) { return topic.answers_seen() - topic.answers_at_burst; };
   for (TopicState& topic : topics_) {
     topic.lacks_answers = false;
-    if (topic.starved || topic.requests_seen == 0 || topic.training_failures.retry_us > now_us) continue;
+    if (topic.starved || topic.requests_seen == 0) continue;
+    if (topic.training_failures.retry_us > now_us || scoring_waits(topic, now_us)) continue;
     if (topic.steps_done == 0 && topic.curve.empty()) start_curve(topic);
     const StepDecision decision = governor_.allow_step(progress_of(topic));
     topic.figures.state = decision.allowed ? "training" : decision.reason;
@@ -288,14 +296,16 @@ TopicProgress LearningLoop::progress_of(const TopicState& topic) const {
 // waited long, or when a publication waits for held-out scores.
 bool LearningLoop::scoring_is_due() const {
   std::size_t n_waiting = 0;
+  const std::int64_t now_us = monotonic_us();
   std::int64_t since_us = std::numeric_limits<std::int64_t>::max();
   for (const TopicState& topic : topics_) {
+    if (scoring_waits(topic, now_us)) continue;
     if (topic.candidate && !topic.candidate->heldout_left.empty()) return true;
     n_waiting += topic.unscored.size();
     if (!topic.unscored.empty()) since_us = std::min(since_us, topic.unscored.front().since_us);
   }
   if (n_waiting == 0) return false;
-  return n_waiting >= kScoredTogether || governor_.engine_idle() || monotonic_us() - since_us > kLongestUnscoredUs;
+  return n_waiting >= kScoredTogether || governor_.engine_idle() || now_us - since_us > kLongestUnscoredUs;
 }
 
 std::optional<LearningUnit> LearningLoop::next_unit(bool may_train) {
