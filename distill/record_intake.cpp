@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distill/record_intake.h"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -16,7 +17,7 @@ constexpr int kNice = 10;                         // about a tenth of a busy cor
 constexpr std::int64_t kSyncEveryUs = 1'000'000;  // "at most the last second short"
 constexpr std::int64_t kExpireEveryUs = 600'000'000;
 constexpr std::int64_t kIdleTickUs = 1'000'000;
-constexpr std::size_t kMaxForLearner = 256;  // records that wait for a learner without time; all are in replay
+constexpr std::size_t kMaxForLearner = 256;  // records that wait for a learner, however small
 constexpr std::size_t kRecalled = 512;       // newest records of a topic that are read at the start
 
 }  // namespace
@@ -28,7 +29,7 @@ RecordIntake::RecordIntake(RecordIntakeOptions options, const TopicTable& topics
       replay_(replay),
       learning_(learning),
       inbox_(options_.queue_observations),
-      records_(kMaxForLearner),
+      records_(options_.learner_bytes),
       calls_([this] { inbox_.wake(); }),
       assembler_(topics, std::move(draft_name)) {}
 
@@ -88,7 +89,7 @@ void RecordIntake::run() {
 void RecordIntake::recall_texts() {
   try {
     for (const std::string& topic : replay_.topics()) {
-      for (ReplayRecord& record : replay_.newest_of_clients(topic, kRecalled)) find_group(record);
+      replay_.visit_newest_of_clients(topic, kRecalled, [this](ReplayRecord& record) { find_group(record); });
     }
   } catch (const std::exception& error) {
     log_parts(LogLevel::kWarn, {"learning: near-copies of some earlier requests count again: ", error.what()});
@@ -127,7 +128,8 @@ void RecordIntake::take(ReplayRecord record) {
   waiting.since_us = monotonic_us();
   append(record);
   waiting.record = std::move(record);
-  records_.push(std::move(waiting));
+  const std::uint64_t bytes = std::max(bytes_of(waiting.record), options_.learner_bytes / kMaxForLearner);
+  records_.push(std::move(waiting), /*wakes=*/true, bytes);
 }
 
 // Sets the record's group, before it is stored. False for a near-copy of an earlier record.

@@ -30,6 +30,8 @@ struct RecordIntakeOptions {
   std::size_t queue_observations = 4096;  // capacity of the inbox; beyond it the oldest are dropped
   std::int32_t vocab_size = 0;            // of the drafts; a record with another token is not kept
   NearCopiesOptions near_copies;
+  // Of records that wait for a learner without time; beyond it the oldest are dropped. All are in replay.
+  std::uint64_t learner_bytes = std::uint64_t{40} << 20;
 };
 
 // Turns observations into records: assembles them, finds near-copies, appends the records to replay, and hands them to

@@ -67,8 +67,6 @@ struct ReplayBuffer::State {
   std::size_t purge(const PurgeScope& of_one_call);
   std::optional<ReplayRecord> read(const std::string& topic, const ReplayEntry& entry);
   std::vector<ReplayRecord> read_all(const std::string& topic, const std::vector<ReplayEntry>& entries);
-  std::vector<ReplayRecord> newest(const std::string& topic, std::size_t limit,
-                                   const std::function<bool(const ReplayEntry&)>& wanted);
 
   ReplayOptions options;
   std::map<std::string, Reservoir> topics;
@@ -204,13 +202,6 @@ std::optional<ReplayRecord> ReplayBuffer::State::read(const std::string& topic, 
   return std::nullopt;
 }
 
-std::vector<ReplayRecord> ReplayBuffer::State::newest(const std::string& topic, std::size_t limit,
-                                                      const std::function<bool(const ReplayEntry&)>& wanted) {
-  const auto found = topics.find(topic);
-  if (found == topics.end()) return {};
-  return read_all(topic, found->second.newest(limit, wanted));
-}
-
 std::vector<ReplayRecord> ReplayBuffer::State::read_all(const std::string& topic,
                                                         const std::vector<ReplayEntry>& entries) {
   std::vector<ReplayRecord> records;
@@ -280,14 +271,21 @@ bool ReplayBuffer::holds_out(std::uint64_t group) const {
   return slip::heldout(group, state_->options.heldout_share);
 }
 
-std::vector<ReplayRecord> ReplayBuffer::newest_of_clients(const std::string& topic, std::size_t limit) const {
-  return state_->newest(topic, limit, [](const ReplayEntry& entry) { return !entry.sampled; });
+void ReplayBuffer::visit_newest_of_clients(const std::string& topic, std::size_t limit,
+                                           const std::function<void(ReplayRecord&)>& visit) const {
+  const auto found = state_->topics.find(topic);
+  if (found == state_->topics.end()) return;
+  for (const ReplayEntry& entry : found->second.newest(limit, [](const ReplayEntry& one) { return !one.sampled; })) {
+    if (auto record = state_->read(topic, entry)) visit(*record);
+  }
 }
 
 std::vector<ReplayRecord> ReplayBuffer::heldout(const std::string& topic, std::size_t limit,
                                                 std::uint64_t newest) const {
-  return state_->newest(topic, limit,
-                        [&](const ReplayEntry& entry) { return entry.heldout && entry.sequence <= newest; });
+  const auto found = state_->topics.find(topic);
+  if (found == state_->topics.end()) return {};
+  const auto is_wanted = [&](const ReplayEntry& entry) { return entry.heldout && entry.sequence <= newest; };
+  return state_->read_all(topic, found->second.newest(limit, is_wanted));
 }
 
 std::size_t ReplayBuffer::purge(const PurgeScope& scope) {

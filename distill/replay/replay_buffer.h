@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -53,8 +54,10 @@ class ReplayBuffer final : public ReplayReader {
                                    std::uint64_t newest = ~std::uint64_t{0}) const override;
   // Whether the records of a group (NearCopies) are held out from training.
   bool holds_out(std::uint64_t group) const;
-  // The newest `limit` answers to clients of a topic, oldest first: all records but ReplayRecord::sampled.
-  std::vector<ReplayRecord> newest_of_clients(const std::string& topic, std::size_t limit) const;
+  // Visits the newest `limit` answers to clients of a topic, oldest first: all records but ReplayRecord::sampled. One
+  // of them is in memory at a time.
+  void visit_newest_of_clients(const std::string& topic, std::size_t limit,
+                               const std::function<void(ReplayRecord&)>& visit) const;
   std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit,
                                     std::uint64_t newest = ~std::uint64_t{0}) const override;
   // Removes the records of a scope as of now. Weights that were trained on them stay. The purge is durable, and the

@@ -133,6 +133,30 @@ TEST_F(RecordIntakeTest, RecordsOfALearnerWithoutTimeAreCounted) {
   EXPECT_EQ(house.replay.records("sql"), kRecords) << "replay has them all";
 }
 
+// Regression: 256 records waited whatever their length, and long answers to a busy service took gigabytes.
+TEST(RecordIntake, LongAnswersForALearnerWithoutTimeAreDroppedBeforeThereAreMany) {
+  House house;
+  const LearningSwitch learning{nullptr};
+  const auto text = [](std::uint64_t id) { return answered(id, 4, /*answer=*/200); };
+  const std::uint64_t limit = 8 * bytes_of(text(1));
+  RecordIntake intake(
+      {.queue_observations = 1 << 15, .vocab_size = house.base->weights->config.vocab_size, .learner_bytes = limit},
+      house.topics, [](DraftId) { return std::string("sql"); }, house.replay, learning);
+  constexpr std::uint64_t kRecords = 20;
+  for (std::uint64_t id = 1; id <= kRecords; ++id) tell(intake, text(id));
+  intake.start();
+  intake.stop();
+  std::deque<WaitingRecord> records;
+  intake.take_all(records);
+  std::uint64_t bytes = 0;
+  for (const WaitingRecord& waiting : records) bytes += bytes_of(waiting.record);
+  EXPECT_LE(bytes, limit);
+  EXPECT_EQ(records.size() + intake.untaken(), kRecords);
+  ASSERT_FALSE(records.empty());
+  EXPECT_EQ(records.back().record.request, RequestId{kRecords});
+  EXPECT_EQ(house.replay.records("sql"), kRecords) << "replay has them all";
+}
+
 // Regression: its tokens were counted, so drafts that got better seemed to lose more.
 TEST(RecordIntake, ARecordThatCannotBeKeptCountsByItsObservations) {
   House house;

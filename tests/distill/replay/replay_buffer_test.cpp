@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <vector>
 
 #include "common/clock.h"
 #include "distill/replay/near_copies.h"
@@ -120,6 +121,28 @@ TEST(ReplayBuffer, NearCopiesOfASessionAreHeldOutTogether) {
   for (const ReplayRecord& record : buffer.heldout("sql", 1000)) ++n_heldout[record.request.value / 3];
   EXPECT_FALSE(n_heldout.empty());
   for (const auto& [session, n] : n_heldout) EXPECT_EQ(n, 3) << "session " << session;
+}
+
+// Regression: a start held 512 records of a topic in memory at once, with long answers gigabytes.
+TEST(ReplayBuffer, TheNewestAreReadOneByOne) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  ReplayBuffer buffer(options);
+  for (std::uint64_t id = 1; id <= 6; ++id) {
+    ReplayRecord record = make_record(id, "sql");
+    record.sampled = id == 4;
+    buffer.append(record);
+  }
+  std::vector<std::uint64_t> visited;
+  const auto visit = [&](const ReplayRecord& record) { visited.push_back(record.request.value); };
+  buffer.visit_newest_of_clients("sql", 4, visit);
+  EXPECT_EQ(visited, (std::vector<std::uint64_t>{2, 3, 5, 6}));
+  visited.clear();
+  buffer.visit_newest_of_clients("sql", 4, [&](const ReplayRecord& record) {
+    visit(record);
+    std::filesystem::remove(segment_path(options.folder, 1));
+  });
+  EXPECT_EQ(visited, std::vector<std::uint64_t>{2}) << "the others were still on the disk";
 }
 
 TEST(ReplayBuffer, ExpiredRecordsLeave) {
