@@ -249,8 +249,9 @@ std::uint64_t ReplayBuffer::append(ReplayRecord record) {
   }
   const auto header = parse_frame(frame);
   SLIP_CHECK(header.has_value(), "what encode_record writes, parse_frame reads");
-  state.add(*header, state.log->append(frame, *header));
-  state.last_sequence = record.sequence;
+  const FramePlace place = state.log->append(frame, *header);
+  state.last_sequence = record.sequence;  // it is on the disk, even if there is no memory for its entry
+  state.add(*header, place);
   state.shrink(topic);
   state.log->compact_where_half_is_dead();
   return record.sequence;

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
+#include <new>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "distill/replay/near_copies.h"
 #include "distill/replay/segment.h"
 #include "tests/distill/replay/replay_fixture.h"
+#include "tests/failing_allocations.h"
 
 namespace slip {
 namespace {
@@ -143,6 +146,31 @@ TEST(ReplayBuffer, TheNewestAreReadOneByOne) {
     std::filesystem::remove(segment_path(options.folder, 1));
   });
   EXPECT_EQ(visited, std::vector<std::uint64_t>{2}) << "the others were still on the disk";
+}
+
+// Regression: a record that was written, but had no memory for its entry, left its sequence to the next one. A start
+// then dropped that one, and a purge of either reached the other.
+TEST(ReplayBuffer, ARecordThatMemoryFailsCostsNoOther) {
+  const auto append_while_memory_fails = [] {
+    std::optional<testing::Spared> spared(std::in_place);
+    const ScratchFolder folder;
+    const ReplayRecord second = make_record(2, "sql");
+    {
+      ReplayBuffer buffer(options_in(folder));
+      buffer.append(make_record(1, "sql"));
+      spared.reset();
+      try {
+        buffer.append(second);
+      } catch (const std::bad_alloc&) {
+      }
+      spared.emplace();
+      buffer.append(make_record(3, "sql"));
+      buffer.purge({.calls = {RequestId{2}}});
+    }
+    EXPECT_FALSE(testing::on_disk(options_in(folder).folder, second));
+    EXPECT_EQ(ids_in(ReplayBuffer(options_in(folder))), (std::set<std::uint64_t>{1, 3}));
+  };
+  EXPECT_GT(testing::fail_each(append_while_memory_fails), 10);
 }
 
 TEST(ReplayBuffer, ExpiredRecordsLeave) {
