@@ -366,8 +366,10 @@ void LearningLoop::score_next() {
 
 std::vector<ReplayRecord> LearningLoop::next_batch(TopicState& topic) {
   const auto n = static_cast<std::size_t>(options_.batch_requests);
-  const std::uint64_t draw = trainers_.next_draw(topic.live_draft->name());
-  auto batch = replay_.sample(topic.topic, n, options_.seed, draw, newest_taken_);
+  const std::string& draft = topic.live_draft->name();
+  auto batch = replay_.sample(topic.topic, n, options_.seed, trainers_.next_draw(draft), newest_taken_);
+  // For the next step, unless a record comes or another topic's turn: waiting for replay with a core would waste it.
+  replay_.prepare({topic.topic, n, options_.seed, trainers_.coming_draw(draft), newest_taken_});
   const std::int32_t vocab_size = base_->weights->config.vocab_size;
   std::erase_if(batch, [&](const ReplayRecord& record) { return !fits_vocabulary(record, vocab_size); });
   topic.starved = batch.empty();

@@ -72,7 +72,7 @@ class LossyInbox {
     std::uint64_t count = 0;
     [[maybe_unused]] const auto read = ::read(wake_fd_, &count, sizeof(count));  // EAGAIN is fine: it was the time-out
   }
-  void wake() {
+  void wake() const {
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto written = ::write(wake_fd_, &one, sizeof(one));  // a full counter wakes as well
   }

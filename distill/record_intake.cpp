@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "common/clock.h"
@@ -35,6 +36,8 @@ RecordIntake::RecordIntake(RecordIntakeOptions options, const TopicTable& topics
 
 RecordIntake::~RecordIntake() {
   stop();
+  delete wanted_.load();
+  delete prepared_.load();
 }
 
 // ---- the engine's side
@@ -77,6 +80,7 @@ void RecordIntake::run() {
     } catch (const std::exception& error) {  // std::bad_alloc: what had not been taken in stays for the next round
       complain(error);
     }
+    prepare_batch();
     if (last) synced_us_ = 0;
     keep_replay_when_due();
     if (last) break;
@@ -197,6 +201,7 @@ std::size_t RecordIntake::purge(const PurgeScope& scope) {
     take_in();  // the records of all requests that finished before
     assembler_.forget(scope);
     purged_us_ = monotonic_us();
+    delete prepared_.exchange(nullptr);  // it may hold records of the scope
     return replay_.purge(scope);
   });
 }
@@ -216,7 +221,37 @@ void RecordIntake::wait_for(std::int64_t timeout_us) {
 
 std::vector<ReplayRecord> RecordIntake::sample(const std::string& topic, std::size_t n, std::uint64_t seed,
                                                std::uint64_t draw, std::uint64_t newest) const {
-  return calls_.call([&] { return replay_.sample(topic, n, seed, draw, newest); });
+  const SampleAddress address{topic, n, seed, draw, newest};
+  const auto prepared = [&]() -> std::unique_ptr<Batch> {
+    std::unique_ptr<Batch> batch(prepared_.exchange(nullptr));
+    return batch && batch->address == address ? std::move(batch) : nullptr;
+  };
+  delete wanted_.exchange(nullptr);  // what is not begun would be late
+  if (const auto batch = prepared()) return std::move(batch->records);
+  return calls_.call([&] {
+    if (const auto batch = prepared()) return std::move(batch->records);  // drawn while this call waited
+    return replay_.sample(topic, n, seed, draw, newest);
+  });
+}
+
+void RecordIntake::prepare(const SampleAddress& next) const noexcept {
+  try {
+    delete wanted_.exchange(new Batch{next, {}});
+    inbox_.wake();
+  } catch (const std::bad_alloc&) {  // sample() draws it
+  }
+}
+
+// Of the thread, after what is urgent.
+void RecordIntake::prepare_batch() noexcept {
+  try {
+    std::unique_ptr<Batch> batch(wanted_.exchange(nullptr));
+    if (!batch) return;
+    const SampleAddress& wanted = batch->address;
+    batch->records = replay_.sample(wanted.topic, wanted.n, wanted.seed, wanted.draw, wanted.newest);
+    delete prepared_.exchange(batch.release());
+  } catch (const std::exception&) {  // sample() tries again and says so
+  }
 }
 
 std::vector<ReplayRecord> RecordIntake::heldout(const std::string& topic, std::size_t limit,
