@@ -90,7 +90,7 @@ LearningLoop::LearningLoop(LearningLoopSetting setting)
       go_on_(std::move(setting.go_on)),
       give_cores_back_(std::move(setting.end_unit)),
       trainers_(trainers_options(options_, [this] { end_unit(); })),
-      publisher_({options_.serve_dtype, options_.pack, options_.canary.margin, [this] { end_unit(); }}, base_,
+      publisher_({options_.serve_dtype, options_.pack, options_.canary.margin, [this] { end_unit(); }, go_on_}, base_,
                  setting.store, trainers_, setting.decisions),
       pool_(std::max(1, options_.cores)),
       scorer_(base_->weights->config, base_->weights->config.max_positions, pool_, options_.prompt_lookup),
@@ -378,7 +378,8 @@ std::vector<ReplayRecord> LearningLoop::next_batch(TopicState& topic) {
   return batch;
 }
 
-// An abandoned or failed step and the export after a step also cost time, so they count.
+// An abandoned or failed step and the export after a step also cost time, so they count. An abandoned export is tried
+// again after the next step.
 void LearningLoop::train_step() {
   TopicState& topic = *next_;
   burst_steps_ = &topic == training_ && burst_steps_ < kBurstSteps ? burst_steps_ + 1 : 1;
@@ -420,8 +421,7 @@ void LearningLoop::export_when_due(TopicState& topic, DraftTrainer& trainer) {
   if (topic.candidate && !topic.candidate->heldout_left.empty()) return;
   const std::size_t scored = topic.candidate_test.own_size();
   if (topic.candidate && scored > 0 && scored < options_.canary.min_requests) return;
-  topic.steps_since_export = 0;
-  publisher_.export_candidate(topic, trainer, topic.newest_drawn);
+  if (publisher_.export_candidate(topic, trainer, topic.newest_drawn)) topic.steps_since_export = 0;
 }
 
 // Contains a failure of LibTorch, the disk or the weights: the topic loses its trainer and its candidate, nothing else.
