@@ -85,23 +85,29 @@ void retire(const StoreFolder& version_folder) {
   }
 }
 
-void sweep_version(const StoreFolder& version_folder) {
+// Returns when the version was created.
+std::int64_t sweep_version(const StoreFolder& version_folder) {
   for (const auto& name : version_folder.names()) {
     if (name.ends_with(".tmp")) version_folder.remove(name);
   }
-  if (read_meta(version_folder).weights_retired) retire(version_folder);
+  const DraftMeta meta = read_meta(version_folder);
+  if (meta.weights_retired) retire(version_folder);
+  return meta.created_us;
 }
 
 }  // namespace
 
 DraftStore::DraftStore(const std::filesystem::path& root, RetentionPolicy policy)
     : root_folder_(StoreFolder::open_root(root)), policy_(policy) {
-  calendar_.believe(wall_us(), monotonic_us());
-  sweep();
+  const std::int64_t newest_us = sweep(), wall = wall_us(), now = monotonic_us();
+  if (newest_us > 0) calendar_.continue_from(newest_us, wall, now);
+  calendar_.believe(wall, now);
 }
 
-// Removes leftovers of a crash. What cannot be swept is skipped, so that opening still succeeds.
-void DraftStore::sweep() const {
+// Removes leftovers of a crash. What cannot be swept is skipped, so that opening still succeeds. Returns when the
+// newest version was created; 0: there is none.
+std::int64_t DraftStore::sweep() const {
+  std::int64_t newest_us = 0;
   for (const auto& name : root_folder_.names()) {
     if (!name.starts_with(kStagingPrefix)) continue;
     try {
@@ -116,11 +122,14 @@ void DraftStore::sweep() const {
       for (const auto& entry : draft.names()) {
         if (entry.ends_with(".tmp")) draft.remove(entry);
       }
-      for (const auto version : version_numbers(draft)) sweep_version(draft.child(version_name(version)));
+      for (const auto version : version_numbers(draft)) {
+        newest_us = std::max(newest_us, sweep_version(draft.child(version_name(version))));
+      }
     } catch (const Error& error) {
       log_warn("draft store: " + error.message());
     }
   }
+  return newest_us;
 }
 
 StoreFolder DraftStore::draft_folder(const std::string& draft) const {

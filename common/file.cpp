@@ -43,6 +43,20 @@ std::string path_of(int fd, std::string_view otherwise) {
                                         std::to_string(max_bytes) + " are read");
 }
 
+FileHandle open_regular(const std::filesystem::path& path, std::uint64_t& n_bytes) {
+  // O_NONBLOCK: opening a planted FIFO must not wait for a writer.
+  FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) {
+    throw Error(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
+                "cannot open " + path.string() + ": " + std::strerror(errno));
+  }
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) throw_errno("cannot stat " + path.string());
+  if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::kInvalidArgument, path.string() + " is not a regular file");
+  n_bytes = static_cast<std::uint64_t>(status.st_size);
+  return file;
+}
+
 // Bytes read; 0 at the end.
 std::size_t read_some(int file, char* to, std::size_t most, const std::filesystem::path& path) {
   for (;;) {
@@ -75,6 +89,10 @@ class TemporaryFile {
   int get() const { return handle_.get(); }
   void replace(const std::filesystem::path& path, std::string_view content, std::string_view point) {
     write_all(handle_.get(), std::as_bytes(std::span(content)), point);
+    replace(path, point);
+  }
+  // By what was written into it.
+  void replace(const std::filesystem::path& path, std::string_view point) {
     sync_file(handle_.get(), point);
     rename_path(path_, path, point);
     path_.clear();
@@ -85,6 +103,14 @@ class TemporaryFile {
   FileHandle handle_;
   std::filesystem::path path_;
 };
+
+TemporaryFile new_tmp_file(const std::filesystem::path& path) {
+  auto name = path;
+  name += ".tmp";
+  FileHandle handle(::open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!handle) throw_errno("cannot create " + name.string());
+  return {std::move(handle), std::move(name)};
+}
 
 // Uses a random name, since the user may own a file called `path`.tmp.
 TemporaryFile new_file_beside(const std::filesystem::path& path) {
@@ -193,11 +219,7 @@ void rename_path(const std::filesystem::path& from, const std::filesystem::path&
 }
 
 void replace_file(const std::filesystem::path& path, std::string_view content, std::string_view point) {
-  auto name = path;
-  name += ".tmp";
-  TemporaryFile temporary(FileHandle(::open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600)),
-                          name);
-  if (!temporary) throw_errno("cannot create " + name.string());
+  TemporaryFile temporary = new_tmp_file(path);
   temporary.replace(path, content, point);
 }
 
@@ -212,21 +234,12 @@ void write_output_file(const std::filesystem::path& path, std::string_view conte
 }
 
 std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
-  // O_NONBLOCK: opening a planted FIFO must not wait for a writer.
-  FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file) {
-    throw Error(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
-                "cannot open " + path.string() + ": " + std::strerror(errno));
-  }
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) throw_errno("cannot stat " + path.string());
-  if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::kInvalidArgument, path.string() + " is not a regular file");
-  if (static_cast<std::uint64_t>(status.st_size) > max_bytes) {
-    throw_too_large(path, static_cast<std::uint64_t>(status.st_size), max_bytes);
-  }
+  std::uint64_t n_bytes = 0;
+  const FileHandle file = open_regular(path, n_bytes);
+  if (n_bytes > max_bytes) throw_too_large(path, n_bytes, max_bytes);
   // Files generated on reading (/proc) report size 0, so read until no bytes come.
   constexpr std::size_t kBeyond = 4096;
-  std::string content(static_cast<std::size_t>(status.st_size) + kBeyond, '\0');
+  std::string content(static_cast<std::size_t>(n_bytes) + kBeyond, '\0');
   std::size_t done = 0;
   while (const std::size_t n = read_some(file.get(), content.data() + done, content.size() - done, path)) {
     done += n;
@@ -262,8 +275,15 @@ void require_private_file(const std::filesystem::path& path, const std::string& 
 }
 
 void copy_durably(const std::filesystem::path& from, const std::filesystem::path& to) {
-  constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
-  replace_file(to, read_file(from, kMostBytes), "copy");
+  constexpr std::size_t kAtOnce = std::size_t{1} << 20;
+  std::uint64_t n_bytes = 0;
+  const FileHandle source = open_regular(from, n_bytes);
+  TemporaryFile temporary = new_tmp_file(to);
+  std::vector<char> part(kAtOnce);
+  while (const std::size_t n = read_some(source.get(), part.data(), part.size(), from)) {
+    write_all(temporary.get(), std::as_bytes(std::span(part).first(n)), "copy");
+  }
+  temporary.replace(to, "copy");
 }
 
 Error io_error(const std::filesystem::filesystem_error& fault) {

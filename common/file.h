@@ -54,7 +54,8 @@ void rename_path(const std::filesystem::path& from, const std::filesystem::path&
 // failure leaves no temp file.
 void replace_file(const std::filesystem::path& path, std::string_view content, std::string_view point);
 // Replaces `to` by a copy of `from`, as replace_file does. Names the path that failed, which
-// std::filesystem::copy_file does not: on a full disk it blames `from`. Fail points `copy.*`.
+// std::filesystem::copy_file does not: on a full disk it blames `from`. The file may have any size; 1 MiB of it is in
+// memory at a time. Fail points `copy.*`.
 void copy_durably(const std::filesystem::path& from, const std::filesystem::path& to);
 // Writes a result to a file that a user named. A regular file is replaced as by replace_file, keeping its mode and
 // owner. If that is impossible, and for a link, a device or a FIFO, the content is written in place, as a shell's `>`

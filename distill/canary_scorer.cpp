@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "common/log.h"
 
 namespace slip {
 
@@ -12,6 +13,12 @@ namespace {
 
 constexpr std::size_t kHeldoutRecords = 16;  // held-out records that confirm a candidate
 constexpr double kRequestMemory = 0.95;      // decay per request of the recent scores
+
+// A draft computed a logit that is not a number.
+struct BrokenDraft {
+  const ModelWeights* draft;
+  Error error;
+};
 
 // Sums are smoothed, not ratios: a short answer says less than a long one.
 void add_to_recent(AcceptanceScore& recent, const AcceptanceScore& next) {
@@ -28,7 +35,29 @@ AcceptanceScore CanaryScorer::score(const ModelWeights& draft, const ReplayRecor
   scored_ = &record;
   const auto known = scores_.find(&draft);
   if (known != scores_.end()) return known->second;
-  return scores_[&draft] = scorer_.score(draft, record, k_);
+  try {
+    return scores_[&draft] = scorer_.score(draft, record, k_);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kDataLoss) throw;
+    throw BrokenDraft{&draft, error};
+  }
+}
+
+// What the draft was to be compared for is decided without it. The base draft has no older one to fall back to.
+void CanaryScorer::give_up(TopicState& topic, const ModelWeights& draft, const Error& error) {
+  if (&draft == base_->weights.get()) throw error;
+  CanaryVerdict verdict;
+  verdict.outcome = CanaryOutcome::kRefuse;
+  verdict.requests = 1;
+  verdict.harmful = true;
+  verdict.reason = error.message();
+  if (topic.candidate && topic.candidate->weights.get() == &draft) return publisher_.refuse(topic, verdict);
+  if (topic.live.version->weights.get() == &draft) {
+    return publisher_.roll_back(topic, verdict, /*to_base=*/!topic.previous);
+  }
+  log_warn("learning: " + topic.topic + " is watched against the base draft only: " + error.message());
+  topic.previous.reset();
+  topic.against_previous = LiveWatch();
 }
 
 void CanaryScorer::add_to_candidate(TopicState& topic, const ReplayRecord& record) {
@@ -54,6 +83,14 @@ void CanaryScorer::add_to_watch(TopicState& topic, const ReplayRecord& record) {
 }
 
 void CanaryScorer::score_new(TopicState& topic, const WaitingRecord& waiting) {
+  try {
+    compare(topic, waiting);
+  } catch (const BrokenDraft& broken) {
+    give_up(topic, *broken.draft, broken.error);
+  }
+}
+
+void CanaryScorer::compare(TopicState& topic, const WaitingRecord& waiting) {
   scored_ = nullptr;  // another record may live at the same address
   const ReplayRecord& record = waiting.record;
   newest_scored_ = std::max(newest_scored_, record.sequence);
@@ -81,6 +118,15 @@ void CanaryScorer::score_new(TopicState& topic, const WaitingRecord& waiting) {
 
 bool CanaryScorer::score_heldout(TopicState& topic) {
   if (!topic.candidate || topic.candidate->heldout_left.empty()) return false;
+  try {
+    compare_heldout(topic);
+  } catch (const BrokenDraft& broken) {
+    give_up(topic, *broken.draft, broken.error);
+  }
+  return true;
+}
+
+void CanaryScorer::compare_heldout(TopicState& topic) {
   scored_ = nullptr;
   Candidate& candidate = *topic.candidate;
   const ReplayRecord record = std::move(candidate.heldout_left.front());
@@ -90,7 +136,6 @@ bool CanaryScorer::score_heldout(TopicState& topic) {
   candidate.heldout->live += pair.live;
   ++candidate.heldout_requests;
   if (candidate.heldout_left.empty()) evaluate_candidate_now(topic);
-  return true;
 }
 
 void CanaryScorer::ask_for_heldout(TopicState& topic) const {

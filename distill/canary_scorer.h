@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 
+#include "common/error.h"
 #include "distill/canary/canary.h"
 #include "distill/canary/draft_scorer.h"
 #include "distill/decision_sink.h"
@@ -15,7 +16,8 @@
 namespace slip {
 
 // Scores finished records with every draft under decision (live, base, candidate, predecessor). Passes the verdicts to
-// the publisher, which carries them out. Threads: one owner.
+// the publisher, which carries them out. A draft that computes a logit that is not a number is judged at once: a
+// candidate is refused, a live version is rolled back, and a predecessor is no longer compared. Threads: one owner.
 class CanaryScorer {
  public:
   CanaryScorer(CanaryOptions options, int k, std::shared_ptr<const DraftVersion> base, DraftScorer& scorer,
@@ -29,13 +31,16 @@ class CanaryScorer {
         decisions_(decisions) {}
 
   // Scores a record that no trainer has drawn. Only evidence counts for verdicts. For the candidate, only evidence
-  // newer than its cut-off counts.
+  // newer than its cut-off counts. Error{kDataLoss} when the base draft computes a logit that is not a number.
   void score_new(TopicState& topic, const WaitingRecord& waiting);
-  // Scores one of the held-out records that confirm a candidate. False when none is left.
+  // Scores one of the held-out records that confirm a candidate. False when none is left. Errors as above.
   bool score_heldout(TopicState& topic);
 
  private:
   AcceptanceScore score(const ModelWeights& draft, const ReplayRecord& record);
+  void compare(TopicState& topic, const WaitingRecord& waiting);
+  void compare_heldout(TopicState& topic);
+  void give_up(TopicState& topic, const ModelWeights& draft, const Error& error);
   void add_to_candidate(TopicState& topic, const ReplayRecord& record);
   void add_to_watch(TopicState& topic, const ReplayRecord& record);
   void ask_for_heldout(TopicState& topic) const;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -61,7 +62,7 @@ struct Learner::State {
         calls([this] { intake.wake(); }) {}
 
   void run();
-  void begin();
+  bool begin();
   void learn();
   std::int64_t work_once();
   bool begin_unit(LearningUnit unit);
@@ -98,7 +99,8 @@ struct Learner::State {
   std::thread thread;
   std::deque<WaitingRecord> records;
   std::optional<LearningLoop> loop;
-  bool has_unit = false;  // the governor granted one, and unit_done() was not called since
+  FailureSpell beginnings;  // attempts to make the loop
+  bool has_unit = false;    // the governor granted one, and unit_done() was not called since
   std::uint64_t taken_through = 0, reported = 0;
   std::int64_t kept_us = 0;
   bool out_of_memory = false;  // in the last round
@@ -124,9 +126,26 @@ void Learner::State::run() {
   calls.end();
 }
 
-void Learner::State::begin() {
-  loop.emplace(LearningLoopSetting{options, topics, live_drafts, base, store, intake, earlier, governor, decisions,
-                                   [this] { return in_unit(); }, [this] { end_unit(); }});
+// Makes the loop. If that fails, as by a disk error, it is tried again, less and less often. False: there is no loop.
+bool Learner::State::begin() {
+  if (beginnings.retry_us > monotonic_us()) return false;
+  try {
+    loop.emplace(LearningLoopSetting{options, topics, live_drafts, base, store, intake, earlier, governor, decisions,
+                                     [this] { return in_unit(); }, [this] { end_unit(); }});
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    failing.store(true, std::memory_order_relaxed);
+    beginnings.retry_us = monotonic_us() + wait_after_failures_us(++beginnings.n);
+    if (beginnings.n == 1) {
+      log_parts(LogLevel::kError, {"learning cannot begin: ", error.what(),
+                                   "; it is tried again after 1 s, then less often, every 30 s in the end"});
+    }
+    return false;
+  }
+  if (beginnings.n > 0) log_info("learning has begun, after failures: " + std::to_string(beginnings.n));
+  beginnings = {};
+  return true;
 }
 
 void Learner::State::forget(const PurgeScope& scope) {
@@ -138,8 +157,11 @@ void Learner::State::forget(const PurgeScope& scope) {
 void Learner::State::learn() {
   while (!stopping.load(std::memory_order_acquire)) {
     try {
-      if (!loop) begin();
       calls.serve();
+      if (!loop && !begin()) {
+        intake.wait_for(kIdleTickUs);
+        continue;
+      }
       take_in();
       keep_house();
       if (const std::int64_t wait_us = work_once(); wait_us > 0) intake.wait_for(wait_us);

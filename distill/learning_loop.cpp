@@ -52,6 +52,11 @@ std::size_t answer_tokens(const std::deque<WaitingRecord>& waiting) {
   return n;
 }
 
+// Whether scoring has failed lately. Its topic then does not train either: it would train on text that is not scored.
+bool scoring_waits(const TopicState& topic, std::int64_t now_us) {
+  return topic.scoring_failures.retry_us > now_us;
+}
+
 void end_spell(const TopicState& topic, FailureSpell& spell, const char* doing) {
   if (spell.n == 0) return;
   log_info("learning: " + topic.topic + ": " + doing + " works again, after " + std::to_string(spell.n) +
@@ -85,7 +90,7 @@ LearningLoop::LearningLoop(LearningLoopSetting setting)
       go_on_(std::move(setting.go_on)),
       give_cores_back_(std::move(setting.end_unit)),
       trainers_(trainers_options(options_, [this] { end_unit(); })),
-      publisher_({options_.serve_dtype, options_.pack, options_.canary.margin, [this] { end_unit(); }}, base_,
+      publisher_({options_.serve_dtype, options_.pack, options_.canary.margin, [this] { end_unit(); }, go_on_}, base_,
                  setting.store, trainers_, setting.decisions),
       pool_(std::max(1, options_.cores)),
       scorer_(base_->weights->config, base_->weights->config.max_positions, pool_, options_.prompt_lookup),
@@ -188,7 +193,9 @@ bool LearningLoop::worth_scoring(const TopicState& topic) const {
 // Picks the topic with the fewest scored records, so that a busy topic does not delay the others.
 TopicState* LearningLoop::topic_to_score() {
   TopicState* next = nullptr;
+  const std::int64_t now_us = monotonic_us();
   for (TopicState& topic : topics_) {
+    if (scoring_waits(topic, now_us)) continue;
     const bool waits = !topic.unscored.empty() || (topic.candidate && !topic.candidate->heldout_left.empty());
     if (waits && (next == nullptr || topic.scored < next->scored)) next = &topic;
   }
@@ -223,7 +230,8 @@ TopicState* LearningLoop::topic_to_train() {
   const auto waiting = [](const TopicState& topic) { return topic.answers_seen() - topic.answers_at_burst; };
   for (TopicState& topic : topics_) {
     topic.lacks_answers = false;
-    if (topic.starved || topic.requests_seen == 0 || topic.training_failures.retry_us > now_us) continue;
+    if (topic.starved || topic.requests_seen == 0) continue;
+    if (topic.training_failures.retry_us > now_us || scoring_waits(topic, now_us)) continue;
     if (topic.steps_done == 0 && topic.curve.empty()) start_curve(topic);
     const StepDecision decision = governor_.allow_step(progress_of(topic));
     topic.figures.state = decision.allowed ? "training" : decision.reason;
@@ -288,14 +296,16 @@ TopicProgress LearningLoop::progress_of(const TopicState& topic) const {
 // waited long, or when a publication waits for held-out scores.
 bool LearningLoop::scoring_is_due() const {
   std::size_t n_waiting = 0;
+  const std::int64_t now_us = monotonic_us();
   std::int64_t since_us = std::numeric_limits<std::int64_t>::max();
   for (const TopicState& topic : topics_) {
+    if (scoring_waits(topic, now_us)) continue;
     if (topic.candidate && !topic.candidate->heldout_left.empty()) return true;
     n_waiting += topic.unscored.size();
     if (!topic.unscored.empty()) since_us = std::min(since_us, topic.unscored.front().since_us);
   }
   if (n_waiting == 0) return false;
-  return n_waiting >= kScoredTogether || governor_.engine_idle() || monotonic_us() - since_us > kLongestUnscoredUs;
+  return n_waiting >= kScoredTogether || governor_.engine_idle() || now_us - since_us > kLongestUnscoredUs;
 }
 
 std::optional<LearningUnit> LearningLoop::next_unit(bool may_train) {
@@ -356,8 +366,10 @@ void LearningLoop::score_next() {
 
 std::vector<ReplayRecord> LearningLoop::next_batch(TopicState& topic) {
   const auto n = static_cast<std::size_t>(options_.batch_requests);
-  const std::uint64_t draw = trainers_.next_draw(topic.live_draft->name());
-  auto batch = replay_.sample(topic.topic, n, options_.seed, draw, newest_taken_);
+  const std::string& draft = topic.live_draft->name();
+  auto batch = replay_.sample(topic.topic, n, options_.seed, trainers_.next_draw(draft), newest_taken_);
+  // For the next step, unless a record comes or another topic's turn: waiting for replay with a core would waste it.
+  replay_.prepare({topic.topic, n, options_.seed, trainers_.coming_draw(draft), newest_taken_});
   const std::int32_t vocab_size = base_->weights->config.vocab_size;
   std::erase_if(batch, [&](const ReplayRecord& record) { return !fits_vocabulary(record, vocab_size); });
   topic.starved = batch.empty();
@@ -366,7 +378,8 @@ std::vector<ReplayRecord> LearningLoop::next_batch(TopicState& topic) {
   return batch;
 }
 
-// An abandoned or failed step and the export after a step also cost time, so they count.
+// An abandoned or failed step and the export after a step also cost time, so they count. An abandoned export is tried
+// again after the next step.
 void LearningLoop::train_step() {
   TopicState& topic = *next_;
   burst_steps_ = &topic == training_ && burst_steps_ < kBurstSteps ? burst_steps_ + 1 : 1;
@@ -408,8 +421,7 @@ void LearningLoop::export_when_due(TopicState& topic, DraftTrainer& trainer) {
   if (topic.candidate && !topic.candidate->heldout_left.empty()) return;
   const std::size_t scored = topic.candidate_test.own_size();
   if (topic.candidate && scored > 0 && scored < options_.canary.min_requests) return;
-  topic.steps_since_export = 0;
-  publisher_.export_candidate(topic, trainer, topic.newest_drawn);
+  if (publisher_.export_candidate(topic, trainer, topic.newest_drawn)) topic.steps_since_export = 0;
 }
 
 // Contains a failure of LibTorch, the disk or the weights: the topic loses its trainer and its candidate, nothing else.

@@ -53,8 +53,8 @@ struct LearningLoopSetting {
 
 // Chooses the learner's next unit of work over all topics, and does it: scores new records, trains on them, and sends
 // candidates to the canary. The governor decides when a unit may run. A failure costs its topic the trainer and the
-// candidate, nothing else. Training waits longer after each failure in a row. Threads: one owner, which must also
-// construct it, so that pools and buffers get its priority.
+// candidate, nothing else. Training and scoring wait longer after each failure in a row. Threads: one owner, which must
+// also construct it, so that pools and buffers get its priority.
 class LearningLoop {
  public:
   // Starts every topic whose live draft has a version. Errors: those of the store and of the optimizer's folder.

@@ -19,8 +19,9 @@ namespace slip {
 // A bounded queue from a thread that must not wait to one of lower priority: from the engine to the record intake, and
 // from there to the learner. A mutex would not do: the lower one may be preempted while it holds the mutex, and the
 // other would wait for it. So producers push onto a lock-free stack, and the consumer takes the whole stack at once. A
-// full inbox drops the oldest items and counts them. Threads: push() and wake() from any thread (the order of one
-// producer's items is kept); take_all() and wait_for() from one consumer.
+// full inbox drops the oldest items and counts them. Its capacity is a number of items, or a sum of their weights, such
+// as bytes; one item may always wait. Threads: push() and wake() from any thread (the order of one producer's items is
+// kept); take_all() and wait_for() from one consumer.
 template <class T>
 class LossyInbox {
  public:
@@ -37,14 +38,14 @@ class LossyInbox {
   LossyInbox& operator=(const LossyInbox&) = delete;
 
   // `wakes` false: the item is not urgent, so a sleeping consumer is woken only once half of the capacity is used.
-  void push(T item, bool wakes = true) noexcept {
-    const std::size_t before = size_.fetch_add(1, std::memory_order_relaxed);
-    std::size_t lost = before >= capacity_ ? drop_older_half() : 0;
-    Node* node = new (std::nothrow) Node{std::move(item), nullptr};
+  void push(T item, bool wakes = true, std::size_t weight = 1) noexcept {
+    const std::size_t before = size_.fetch_add(weight, std::memory_order_relaxed);
+    std::size_t lost = before + weight > capacity_ ? drop_older_half() : 0;
+    Node* node = new (std::nothrow) Node{std::move(item), weight, nullptr};
     if (node != nullptr) {
       attach(node);
     } else {
-      size_.fetch_sub(1, std::memory_order_relaxed);
+      size_.fetch_sub(weight, std::memory_order_relaxed);
       ++lost;
     }
     lost_.fetch_add(lost, std::memory_order_release);
@@ -71,7 +72,7 @@ class LossyInbox {
     std::uint64_t count = 0;
     [[maybe_unused]] const auto read = ::read(wake_fd_, &count, sizeof(count));  // EAGAIN is fine: it was the time-out
   }
-  void wake() {
+  void wake() const {
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto written = ::write(wake_fd_, &one, sizeof(one));  // a full counter wakes as well
   }
@@ -83,6 +84,7 @@ class LossyInbox {
  private:
   struct Node {
     T item;
+    std::size_t weight;
     Node* next;  // the one pushed before
   };
 
@@ -97,8 +99,8 @@ class LossyInbox {
     std::size_t n = 0;
     for (; taken_ != nullptr; ++n) {
       out.push_back(std::move(taken_->item));
+      size_.fetch_sub(taken_->weight, std::memory_order_relaxed);
       delete std::exchange(taken_, taken_->next);
-      size_.fetch_sub(1, std::memory_order_relaxed);
     }
     return n;
   }
@@ -120,14 +122,14 @@ class LossyInbox {
   // stopped consumer, the list is walked once per capacity / 2 pushes and not at each push.
   std::size_t drop_older_half() {
     Node* newest = head_.exchange(nullptr, std::memory_order_acquire);
-    Node* last_kept = newest;
-    for (std::size_t i = 1; last_kept != nullptr && i < capacity_ / 2; ++i) last_kept = last_kept->next;
-    if (last_kept == nullptr) {
-      put_back(newest);
-      return 0;
+    Node** end = &newest;
+    for (std::size_t kept = 0; *end != nullptr && kept + (*end)->weight <= capacity_ / 2; end = &(*end)->next) {
+      kept += (*end)->weight;
     }
-    const std::size_t lost = free_list(std::exchange(last_kept->next, nullptr));
-    size_.fetch_sub(lost, std::memory_order_relaxed);
+    std::size_t weight = 0;
+    for (const Node* node = *end; node != nullptr; node = node->next) weight += node->weight;
+    size_.fetch_sub(weight, std::memory_order_relaxed);
+    const std::size_t lost = free_list(std::exchange(*end, nullptr));
     put_back(newest);
     return lost;
   }

@@ -118,7 +118,8 @@ void Publisher::decide(TopicState& topic, const std::string& kind, const CanaryV
   decisions_.on_decision(decision);
 }
 
-void Publisher::export_candidate(TopicState& topic, DraftTrainer& trainer, std::uint64_t cut_off) {
+bool Publisher::export_candidate(TopicState& topic, DraftTrainer& trainer, std::uint64_t cut_off) {
+  if (!may_go_on()) return false;
   if (topic.candidate) {
     drop_candidate(topic);
     topic.candidate_test.begin_successor();
@@ -131,6 +132,7 @@ void Publisher::export_candidate(TopicState& topic, DraftTrainer& trainer, std::
   candidate.train_loss = topic.figures.loss;
   try {
     candidate.exported = std::make_shared<const DraftExport>(trainer.exported());
+    if (!may_go_on()) return false;
     candidate.weights = candidate.exported->weights(options_.serve_dtype);
   } catch (const Error& error) {
     CanaryVerdict verdict;
@@ -138,9 +140,10 @@ void Publisher::export_candidate(TopicState& topic, DraftTrainer& trainer, std::
     verdict.reason = "not exported: " + error.message();
     decide(topic, "refuse", verdict, 0);
     if (error.code() == ErrorCode::kDataLoss) restart_trainer(topic);  // weights not finite: training cannot recover
-    return;
+    return true;
   }
   topic.candidate = std::move(candidate);
+  return true;
 }
 
 // Restarts training from the live version. The evidence is dropped, since it was about the old trainer. The learning

@@ -21,6 +21,7 @@ struct PublisherOptions {
   PackDraft pack;                      // packs versions before they go live; on the publisher's thread
   double margin = 0;                   // CanaryOptions::margin, for new tests
   std::function<void()> before_write;  // called before a candidate's files are written; may be empty
+  std::function<bool()> go_on;         // called between the parts of an export; false abandons it; may be empty
 };
 
 // Carries out the canary's decisions: exports candidates, publishes and rolls back, and tells the DecisionSink. The
@@ -36,8 +37,8 @@ class Publisher {
   void enrol(TopicState& topic);
   // Freezes the trainer's weights as the topic's candidate, which replaces a waiting one. `cut_off`: the newest record
   // sequence that training may have drawn. If a weight is not finite, the candidate is refused and the trainer
-  // restarted.
-  void export_candidate(TopicState& topic, DraftTrainer& trainer, std::uint64_t cut_off);
+  // restarted. False: options.go_on abandoned it; the topic may be without a candidate.
+  bool export_candidate(TopicState& topic, DraftTrainer& trainer, std::uint64_t cut_off);
   // Writes the candidate to the store, then makes it the live version. If the disk refuses, the candidate is dropped
   // and its trainer goes on. REQUIRES: a candidate.
   void publish(TopicState& topic, const CanaryVerdict& verdict);
@@ -51,6 +52,7 @@ class Publisher {
 
  private:
   std::optional<DraftSource> predecessor(const TopicState& topic, const DraftMeta& meta) const;
+  bool may_go_on() const { return !options_.go_on || options_.go_on(); }
   void restart_trainer(TopicState& topic);
   DraftMeta write(const DraftMeta& meta, const std::function<void(const std::filesystem::path&)>& fill);
   void apply_retention(const DraftMeta& live, std::uint64_t last_known_good);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distill/record_intake.h"
 
+#include <algorithm>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "common/clock.h"
@@ -16,8 +18,7 @@ constexpr int kNice = 10;                         // about a tenth of a busy cor
 constexpr std::int64_t kSyncEveryUs = 1'000'000;  // "at most the last second short"
 constexpr std::int64_t kExpireEveryUs = 600'000'000;
 constexpr std::int64_t kIdleTickUs = 1'000'000;
-constexpr std::int64_t kClockPatienceUs = std::int64_t{3600} * 1'000'000;  // before a clock jump ahead expires records
-constexpr std::size_t kMaxForLearner = 256;  // records that wait for a learner without time; all are in replay
+constexpr std::size_t kMaxForLearner = 256;  // records that wait for a learner, however small
 constexpr std::size_t kRecalled = 512;       // newest records of a topic that are read at the start
 
 }  // namespace
@@ -29,13 +30,14 @@ RecordIntake::RecordIntake(RecordIntakeOptions options, const TopicTable& topics
       replay_(replay),
       learning_(learning),
       inbox_(options_.queue_observations),
-      records_(kMaxForLearner),
+      records_(options_.learner_bytes),
       calls_([this] { inbox_.wake(); }),
-      assembler_(topics, std::move(draft_name)),
-      calendar_(kClockPatienceUs) {}
+      assembler_(topics, std::move(draft_name)) {}
 
 RecordIntake::~RecordIntake() {
   stop();
+  delete wanted_.load();
+  delete prepared_.load();
 }
 
 // ---- the engine's side
@@ -78,6 +80,7 @@ void RecordIntake::run() {
     } catch (const std::exception& error) {  // std::bad_alloc: what had not been taken in stays for the next round
       complain(error);
     }
+    prepare_batch();
     if (last) synced_us_ = 0;
     keep_replay_when_due();
     if (last) break;
@@ -90,7 +93,7 @@ void RecordIntake::run() {
 void RecordIntake::recall_texts() {
   try {
     for (const std::string& topic : replay_.topics()) {
-      for (ReplayRecord& record : replay_.newest_of_clients(topic, kRecalled)) find_group(record);
+      replay_.visit_newest_of_clients(topic, kRecalled, [this](ReplayRecord& record) { find_group(record); });
     }
   } catch (const std::exception& error) {
     log_parts(LogLevel::kWarn, {"learning: near-copies of some earlier requests count again: ", error.what()});
@@ -129,7 +132,8 @@ void RecordIntake::keep(ReplayRecord record) {
   waiting.since_us = monotonic_us();
   append(record);
   waiting.record = std::move(record);
-  records_.push(std::move(waiting));
+  const std::uint64_t bytes = std::max(bytes_of(waiting.record), options_.learner_bytes / kMaxForLearner);
+  records_.push(std::move(waiting), /*wakes=*/true, bytes);
 }
 
 // Sets the record's group, before it is stored. False for a near-copy of an earlier record.
@@ -181,7 +185,7 @@ void RecordIntake::keep_replay_when_due() {
     replay_.sync();
     if (now - expired_us_ >= kExpireEveryUs) {
       expired_us_ = now;
-      replay_.expire(calendar_.believe(wall_us(), now));
+      replay_.expire(wall_us(), now);
     }
     if (upkeep_fails_.exchange(false)) log_info("learning: the replay buffer can be written again");
   } catch (const std::exception& error) {
@@ -197,6 +201,7 @@ std::size_t RecordIntake::purge(const PurgeScope& scope) {
     take_in();  // the records of all requests that finished before
     assembler_.forget(scope);
     purged_us_ = monotonic_us();
+    delete prepared_.exchange(nullptr);  // it may hold records of the scope
     return replay_.purge(scope);
   });
 }
@@ -216,7 +221,37 @@ void RecordIntake::wait_for(std::int64_t timeout_us) {
 
 std::vector<ReplayRecord> RecordIntake::sample(const std::string& topic, std::size_t n, std::uint64_t seed,
                                                std::uint64_t draw, std::uint64_t newest) const {
-  return calls_.call([&] { return replay_.sample(topic, n, seed, draw, newest); });
+  const SampleAddress address{topic, n, seed, draw, newest};
+  const auto prepared = [&]() -> std::unique_ptr<Batch> {
+    std::unique_ptr<Batch> batch(prepared_.exchange(nullptr));
+    return batch && batch->address == address ? std::move(batch) : nullptr;
+  };
+  delete wanted_.exchange(nullptr);  // what is not begun would be late
+  if (const auto batch = prepared()) return std::move(batch->records);
+  return calls_.call([&] {
+    if (const auto batch = prepared()) return std::move(batch->records);  // drawn while this call waited
+    return replay_.sample(topic, n, seed, draw, newest);
+  });
+}
+
+void RecordIntake::prepare(const SampleAddress& next) const noexcept {
+  try {
+    delete wanted_.exchange(new Batch{next, {}});
+    inbox_.wake();
+  } catch (const std::bad_alloc&) {  // sample() draws it
+  }
+}
+
+// Of the thread, after what is urgent.
+void RecordIntake::prepare_batch() noexcept {
+  try {
+    std::unique_ptr<Batch> batch(wanted_.exchange(nullptr));
+    if (!batch) return;
+    const SampleAddress& wanted = batch->address;
+    batch->records = replay_.sample(wanted.topic, wanted.n, wanted.seed, wanted.draw, wanted.newest);
+    delete prepared_.exchange(batch.release());
+  } catch (const std::exception&) {  // sample() tries again and says so
+  }
 }
 
 std::vector<ReplayRecord> RecordIntake::heldout(const std::string& topic, std::size_t limit,

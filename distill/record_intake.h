@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <variant>
@@ -14,7 +15,6 @@
 
 #include "common/ids.h"
 #include "common/owner_calls.h"
-#include "common/patient_clock.h"
 #include "common/purge_scope.h"
 #include "distill/learning_switch.h"
 #include "distill/lossy_inbox.h"
@@ -31,6 +31,8 @@ struct RecordIntakeOptions {
   std::size_t queue_observations = 4096;  // capacity of the inbox; beyond it the oldest are dropped
   std::int32_t vocab_size = 0;            // of the drafts; a record with another token is not kept
   NearCopiesOptions near_copies;
+  // Of records that wait for a learner without time; beyond it the oldest are dropped. All are in replay.
+  std::uint64_t learner_bytes = std::uint64_t{40} << 20;
 };
 
 // Turns observations into records: assembles them, finds near-copies, appends the records to replay, and hands them to
@@ -67,6 +69,8 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   std::vector<ReplayRecord> sample(const std::string& topic, std::size_t n, std::uint64_t seed, std::uint64_t draw,
                                    std::uint64_t newest) const override;
   std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit, std::uint64_t newest) const override;
+  // The thread draws these records while the learner computes. A purge drops them.
+  void prepare(const SampleAddress& next) const noexcept override;
 
   // Removes the records of a scope, including those of running requests, from this object and from the disk. Background
   // requests that were asked for earlier give no record. Returns the number of records on disk. Errors: those of
@@ -89,6 +93,10 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
     std::int64_t at_us = 0;  // wall clock: a purge by time finds the record by it, however late it is taken in
   };
   using Event = std::variant<ObservedRequest, Observation, Finish>;
+  struct Batch {
+    SampleAddress address;
+    std::vector<ReplayRecord> records;
+  };
 
   void run();
   void recall_texts();
@@ -97,6 +105,7 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   bool find_group(ReplayRecord& record);
   bool is_purged(const ObservedRequest& request) const;
   void append(ReplayRecord& record);
+  void prepare_batch() noexcept;
   void complain(const std::exception& error);
   void keep_replay_when_due();
 
@@ -114,12 +123,13 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   std::atomic<bool> upkeep_fails_{false};
   std::atomic<bool> stopping_{false};
   mutable OwnerCalls calls_;
+  mutable std::atomic<Batch*> wanted_{nullptr};    // to be drawn by this thread; who exchanges it owns it
+  mutable std::atomic<Batch*> prepared_{nullptr};  // drawn; likewise
 
   // Used by the owner only: this thread, or a caller while there is none.
   RecordAssembler assembler_;
   std::deque<Event> events_;
   std::map<std::string, NearCopies> near_copies_;  // by topic
-  PatientClock calendar_;
   std::uint64_t taken_ = 0;
   std::int64_t synced_us_ = 0, expired_us_ = 0, complained_us_ = 0;
   std::int64_t purged_us_ = 0;  // monotonic; the last purge

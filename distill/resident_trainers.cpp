@@ -75,10 +75,12 @@ bool ResidentTrainers::take_up(const std::string& draft, const DraftSource& live
     return true;
   }
   try {
-    const TrainerLineage saved = read_lineage(lineage_file(draft));
+    TrainerLineage saved = read_lineage(lineage_file(draft));
     if (!belongs_to(saved, live)) return true;
     resident.trainer->load(state_file(draft));
-    if (static_cast<std::uint64_t>(resident.trainer->steps()) != saved.steps) return false;
+    const auto steps = static_cast<std::uint64_t>(resident.trainer->steps());
+    if (steps < saved.steps) return false;
+    saved.draws += steps - saved.steps;  // a newer state, as save() leaves it at a crash: each step drew a batch
     resident.lineage = saved;
     return true;
   } catch (const Error& error) {
@@ -142,8 +144,8 @@ bool ResidentTrainers::has_unsaved(const Resident& resident) {
   return resident.lineage_changed || static_cast<std::uint64_t>(resident.trainer->steps()) != resident.lineage.steps;
 }
 
-// Writes the state first and the lineage second: a crash in between leaves a pair whose step counts differ, which
-// take_up() refuses.
+// Writes the state first and the lineage second: a crash in between leaves a state newer than its lineage, which
+// take_up() accepts.
 void ResidentTrainers::save(const std::string& draft) {
   const auto found = residents_.find(draft);
   if (found == residents_.end() || !has_unsaved(found->second)) return;

@@ -40,6 +40,8 @@ class ResidentTrainers {
   // batches.
   // REQUIRES: holds(draft).
   std::uint64_t next_draw(const std::string& draft) { return residents_.at(draft).lineage.draws++; }
+  // What next_draw() will return. REQUIRES: holds(draft).
+  std::uint64_t coming_draw(const std::string& draft) const { return residents_.at(draft).lineage.draws; }
   // Optimizer steps since the base draft. REQUIRES: holds(draft).
   std::uint64_t total_steps(const std::string& draft) const;
   // Records that `draft` went live as `live` instead of `before`: a trainer in memory belongs to that lineage from its

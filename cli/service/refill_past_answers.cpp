@@ -9,11 +9,11 @@ std::size_t refill_past_answers(const ReplayBuffer& replay, const TopicTable& to
   std::size_t n = 0;
   for (std::uint32_t i = 0; i < topics.size(); ++i) {
     const TopicId topic{i};
-    for (const ReplayRecord& record : replay.newest_of_clients(topics[topic].name, kMostRecords)) {
-      if (record.expires_us <= now_us || !fits_vocabulary(record, vocab_size)) continue;
+    replay.visit_newest_of_clients(topics[topic].name, kMostRecords, [&](const ReplayRecord& record) {
+      if (record.expires_us <= now_us || !fits_vocabulary(record, vocab_size)) return;
       past_answers.of(record.tenant, topic)->add(record.tokens, record.prompt_tokens);
       ++n;
-    }
+    });
   }
   return n;
 }

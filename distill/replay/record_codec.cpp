@@ -49,6 +49,8 @@ constexpr std::size_t kLeastTopKBytes = 3;  // count and tail
 TopK read_top_k(ByteReader& in) {
   TopK top;
   const std::size_t n = in.number<std::uint8_t>();
+  top.ids.reserve(n);
+  top.logprobs.reserve(n);
   for (std::size_t i = 0; i < n && in.ok(); ++i) top.ids.push_back(read_token(in));
   for (std::size_t i = 0; i < n && in.ok(); ++i) top.logprobs.push_back(decode_logprob(in.number<std::uint16_t>()));
   const auto tail = in.number<std::uint16_t>();

@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/log.h"
+#include "common/patient_clock.h"
 #include "distill/replay/near_copies.h"
 #include "distill/replay/reservoir.h"
 #include "distill/replay/segment.h"
@@ -20,6 +21,7 @@ namespace slip {
 namespace {
 
 constexpr std::uint64_t kReservoirSeed = 0x5EED;
+constexpr std::int64_t kClockPatienceUs = std::int64_t{3600} * 1'000'000;  // before a wrong date may expire records
 
 void check_options(const ReplayOptions& options) {
   const bool legal = options.recency_half_life_requests > 0 && options.heldout_share >= 0 &&
@@ -60,16 +62,18 @@ struct ReplayBuffer::State {
   void add(const FrameHeader& header, const FramePlace& place);
   void shrink(Reservoir& topic);
   std::size_t kill_where(const std::function<bool(const ReplayEntry&)>& doomed);
+  void expire_by(std::int64_t latest_us);
   void bury(const FrameHeader& tombstone, const FramePlace& place);
   std::size_t purge(const PurgeScope& of_one_call);
   std::optional<ReplayRecord> read(const std::string& topic, const ReplayEntry& entry);
   std::vector<ReplayRecord> read_all(const std::string& topic, const std::vector<ReplayEntry>& entries);
-  std::vector<ReplayRecord> newest(const std::string& topic, std::size_t limit,
-                                   const std::function<bool(const ReplayEntry&)>& wanted);
 
   ReplayOptions options;
   std::map<std::string, Reservoir> topics;
   std::uint64_t last_sequence = 0;
+  std::int64_t newest_us = 0;  // creation of the newest record that was there at the start
+  std::int64_t opened_us = 0;  // monotonic
+  PatientClock calendar{kClockPatienceUs};
   std::uint64_t dropped = 0, expired = 0;
   std::map<std::uint64_t, std::pair<FrameHeader, FramePlace>> unfinished_purges;  // by sequence; only while opening
   std::optional<SegmentLog> log;
@@ -108,6 +112,7 @@ bool ReplayBuffer::State::found(const FrameHeader& header, const FramePlace& pla
   } else {
     if (topic_of(header.topic).find(header.sequence) != nullptr) return false;
     add(header, place);
+    newest_us = std::max(newest_us, header.created_us);
   }
   last_sequence = std::max(last_sequence, header.sequence);
   return true;
@@ -155,6 +160,14 @@ std::size_t ReplayBuffer::State::kill_where(const std::function<bool(const Repla
   return n;
 }
 
+void ReplayBuffer::State::expire_by(std::int64_t latest_us) {
+  for (auto& [name, topic] : topics) {
+    for (const auto& [sequence, entry] : topic.entries()) {
+      if (entry.expires_us > latest_us) topic.find(sequence)->expires_us = latest_us;
+    }
+  }
+}
+
 void ReplayBuffer::State::bury(const FrameHeader& tombstone, const FramePlace& place) {
   const auto found = log->sequences_in(tombstone.scope(), tombstone.sequence);
   const std::set<std::uint64_t> doomed(found.begin(), found.end());
@@ -189,13 +202,6 @@ std::optional<ReplayRecord> ReplayBuffer::State::read(const std::string& topic, 
   return std::nullopt;
 }
 
-std::vector<ReplayRecord> ReplayBuffer::State::newest(const std::string& topic, std::size_t limit,
-                                                      const std::function<bool(const ReplayEntry&)>& wanted) {
-  const auto found = topics.find(topic);
-  if (found == topics.end()) return {};
-  return read_all(topic, found->second.newest(limit, wanted));
-}
-
 std::vector<ReplayRecord> ReplayBuffer::State::read_all(const std::string& topic,
                                                         const std::vector<ReplayEntry>& entries) {
   std::vector<ReplayRecord> records;
@@ -211,7 +217,10 @@ ReplayBuffer::ReplayBuffer(ReplayOptions options) {
   check_options(options);
   state_ = std::make_unique<State>(std::move(options));
   state_->open();
-  expire(wall_us());
+  const std::int64_t wall = wall_us(), now = monotonic_us();
+  state_->opened_us = now;
+  if (state_->newest_us > 0) state_->calendar.continue_from(state_->newest_us, wall, now);
+  expire(wall, now);
 }
 
 ReplayBuffer::~ReplayBuffer() {
@@ -240,8 +249,9 @@ std::uint64_t ReplayBuffer::append(ReplayRecord record) {
   }
   const auto header = parse_frame(frame);
   SLIP_CHECK(header.has_value(), "what encode_record writes, parse_frame reads");
-  state.add(*header, state.log->append(frame, *header));
-  state.last_sequence = record.sequence;
+  const FramePlace place = state.log->append(frame, *header);
+  state.last_sequence = record.sequence;  // it is on the disk, even if there is no memory for its entry
+  state.add(*header, place);
   state.shrink(topic);
   state.log->compact_where_half_is_dead();
   return record.sequence;
@@ -262,14 +272,21 @@ bool ReplayBuffer::holds_out(std::uint64_t group) const {
   return slip::heldout(group, state_->options.heldout_share);
 }
 
-std::vector<ReplayRecord> ReplayBuffer::newest_of_clients(const std::string& topic, std::size_t limit) const {
-  return state_->newest(topic, limit, [](const ReplayEntry& entry) { return !entry.sampled; });
+void ReplayBuffer::visit_newest_of_clients(const std::string& topic, std::size_t limit,
+                                           const std::function<void(ReplayRecord&)>& visit) const {
+  const auto found = state_->topics.find(topic);
+  if (found == state_->topics.end()) return;
+  for (const ReplayEntry& entry : found->second.newest(limit, [](const ReplayEntry& one) { return !one.sampled; })) {
+    if (auto record = state_->read(topic, entry)) visit(*record);
+  }
 }
 
 std::vector<ReplayRecord> ReplayBuffer::heldout(const std::string& topic, std::size_t limit,
                                                 std::uint64_t newest) const {
-  return state_->newest(topic, limit,
-                        [&](const ReplayEntry& entry) { return entry.heldout && entry.sequence <= newest; });
+  const auto found = state_->topics.find(topic);
+  if (found == state_->topics.end()) return {};
+  const auto is_wanted = [&](const ReplayEntry& entry) { return entry.heldout && entry.sequence <= newest; };
+  return state_->read_all(topic, found->second.newest(limit, is_wanted));
 }
 
 std::size_t ReplayBuffer::purge(const PurgeScope& scope) {
@@ -282,14 +299,11 @@ std::size_t ReplayBuffer::purge(const PurgeScope& scope) {
   refuse_foreign(foreign.front());
 }
 
-std::size_t ReplayBuffer::expire(std::int64_t now_us) {
+std::size_t ReplayBuffer::expire(std::int64_t wall_us, std::int64_t monotonic_us) {
+  const std::int64_t now_us = state_->calendar.believe(wall_us, monotonic_us);
+  const bool has_lasted = now_us == wall_us && monotonic_us - state_->opened_us >= kClockPatienceUs;
   // Records dated by a clock that was ahead must not outlive the others.
-  const std::int64_t latest_us = now_us + state_->options.ttl_us;
-  for (auto& [name, topic] : state_->topics) {
-    for (const auto& [sequence, entry] : topic.entries()) {
-      if (entry.expires_us > latest_us) topic.find(sequence)->expires_us = latest_us;
-    }
-  }
+  if (has_lasted) state_->expire_by(now_us + state_->options.ttl_us);
   const std::size_t n = state_->kill_where([&](const ReplayEntry& entry) { return entry.expires_us <= now_us; });
   state_->expired += n;
   if (n > 0) state_->log->compact_where_half_is_dead();

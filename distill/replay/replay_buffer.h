@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -53,8 +54,10 @@ class ReplayBuffer final : public ReplayReader {
                                    std::uint64_t newest = ~std::uint64_t{0}) const override;
   // Whether the records of a group (NearCopies) are held out from training.
   bool holds_out(std::uint64_t group) const;
-  // The newest `limit` answers to clients of a topic, oldest first: all records but ReplayRecord::sampled.
-  std::vector<ReplayRecord> newest_of_clients(const std::string& topic, std::size_t limit) const;
+  // Visits the newest `limit` answers to clients of a topic, oldest first: all records but ReplayRecord::sampled. One
+  // of them is in memory at a time.
+  void visit_newest_of_clients(const std::string& topic, std::size_t limit,
+                               const std::function<void(ReplayRecord&)>& visit) const;
   std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit,
                                     std::uint64_t newest = ~std::uint64_t{0}) const override;
   // Removes the records of a scope as of now. Weights that were trained on them stay. The purge is durable, and the
@@ -62,9 +65,11 @@ class ReplayBuffer final : public ReplayReader {
   // whose bytes were still there. Error{kIo}: the purge may be incomplete, and is completed at the next start.
   // Error{kDataLoss}: everything was purged except segments that this version cannot read.
   std::size_t purge(const PurgeScope& scope);
-  // Drops records past their expiry and returns their number. A record that would expire more than a whole TTL from now
-  // was dated by a wrong clock; it then expires one TTL from now.
-  std::size_t expire(std::int64_t now_us);
+  // Drops records past their expiry and returns their number, given both clocks' readings. A step of the wall clock,
+  // also one since the newest record before the start, counts once it has lasted for an hour (PatientClock). A record
+  // that would expire more than a whole TTL from now was dated by a wrong clock. It then expires one TTL from now; this
+  // too needs a date that has lasted.
+  std::size_t expire(std::int64_t wall_us, std::int64_t monotonic_us);
   std::size_t records(const std::string& topic) const;
   std::uint64_t last_sequence() const;
   std::vector<std::string> topics() const;

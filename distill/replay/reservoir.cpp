@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 
 #include "engine/sampling/random.h"
 
@@ -38,10 +39,15 @@ void Reservoir::note_ordinal(std::uint64_t ordinal) {
 }
 
 void Reservoir::insert(const ReplayEntry& entry) {
-  entries_.emplace(entry.sequence, entry);
-  by_key_.emplace(key(entry), entry.sequence);
-  bytes_ += entry.bytes;
   note_ordinal(entry.ordinal);
+  const auto place = entries_.emplace(entry.sequence, entry).first;
+  try {
+    by_key_.emplace(key(entry), entry.sequence);
+  } catch (const std::bad_alloc&) {
+    entries_.erase(place);
+    throw;
+  }
+  bytes_ += entry.bytes;
 }
 
 std::vector<ReplayEntry> Reservoir::evict_over(std::uint64_t max_bytes) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -175,9 +176,9 @@ void SegmentLog::make_room() {
   }
   sync();  // it covers only the active segment, so it must run before another one becomes active
   FileHandle created = create_segment(folder_, highest_ + 1);
-  active_ = ++highest_;
+  segments_[++highest_].bytes = kSegmentHeaderBytes;
+  active_ = highest_;
   active_file_ = std::move(created);
-  segments_[active_].bytes = kSegmentHeaderBytes;
 }
 
 FramePlace SegmentLog::append(std::span<const std::byte> frame, const FrameHeader& header) {
@@ -185,9 +186,11 @@ FramePlace SegmentLog::append(std::span<const std::byte> frame, const FrameHeade
   Segment& segment = segments_.at(active_);
   const FramePlace place{active_, segment.bytes, frame.size()};
   dirty_ = true;
+  segment.slots.push_back(slot_of(header, place.offset));  // before it is written: there may be no memory for it
   try {
     write_all(active_file_.get(), frame, "replay.append");
-  } catch (const Error&) {
+  } catch (const std::exception&) {
+    segment.slots.pop_back();
     // Cut a partly written frame, so that no later frame follows it. If that fails, the next append opens a new
     // segment.
     if (::ftruncate(active_file_.get(), static_cast<off_t>(place.offset)) != 0) active_ = 0;
@@ -195,7 +198,6 @@ FramePlace SegmentLog::append(std::span<const std::byte> frame, const FrameHeade
   }
   segment.bytes += frame.size();
   segment.live_bytes += frame.size();
-  segment.slots.push_back(slot_of(header, place.offset));
   return place;
 }
 
@@ -257,6 +259,12 @@ void SegmentLog::erase_traces(const FrameHeader& tombstone, const FramePlace& pl
     return segment.unread || std::any_of(segment.slots.begin(), segment.slots.end(),
                                          [&](const Slot& slot) { return reaches(scope, tombstone.sequence, slot); });
   };
+  for (auto& [number, segment] : segments_) {
+    for (Slot& slot : segment.slots) {
+      if (!reaches(scope, tombstone.sequence, slot) || !std::exchange(slot.alive, false)) continue;
+      segment.live_bytes -= slot.bytes;
+    }
+  }
   std::vector<std::uint64_t> others;
   for (const auto& [number, segment] : segments_) {
     if (number != place.segment && has_traces(segment)) others.push_back(number);

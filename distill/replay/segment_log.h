@@ -51,8 +51,8 @@ class SegmentLog {
   // too.
   std::vector<std::uint64_t> sequences_in(const PurgeScope& scope, std::uint64_t newest) const;
   // Rewrites every segment with bytes of the tombstone's scope, and every one with bytes in no good frame, since they
-  // may belong to it. Then removes the tombstone, which must survive a crash until the last segment is clean. REQUIRES:
-  // the scope's live frames have been killed.
+  // may belong to it. Then removes the tombstone, which must survive a crash until the last segment is clean. Kills the
+  // scope's frames that are still alive.
   void erase_traces(const FrameHeader& tombstone, const FramePlace& place);
   // Whether any segment has bytes in no good frame.
   bool has_unread() const;

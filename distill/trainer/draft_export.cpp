@@ -1,36 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distill/trainer/draft_export.h"
 
-#include <algorithm>
-#include <cmath>
+#include <bit>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <utility>
 
+#include "checkpoints/finite_tensor.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "engine/models/pack_weights.h"
-#include "kernels/elementwise.h"
 
 namespace slip {
+namespace {
+
+// As kernels::float_to_bf16() does for finite values, in a loop that the compiler vectorises.
+void round_to_bf16(std::span<const float> values, std::byte* out) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto bits = std::bit_cast<std::uint32_t>(values[i]);
+    const auto rounded = static_cast<std::uint16_t>((bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16);
+    std::memcpy(out + i * sizeof rounded, &rounded, sizeof rounded);
+  }
+}
+
+}  // namespace
 
 void DraftExport::add(const std::string& name, std::vector<std::int64_t> shape, const float* values,
                       std::size_t n_values) {
   SLIP_CHECK(config_.stored_dtype != Dtype::kFloat16, "drafts are exported in bfloat16 or float32");
-  if (!std::all_of(values, values + n_values, [](float x) { return std::isfinite(x); })) {
+  const auto given = std::as_bytes(std::span(values, n_values));
+  if (!is_finite({Dtype::kFloat32, {}, given})) {
     throw Error(ErrorCode::kDataLoss, "weight \"" + name + "\" of the draft is not finite",
                 "the training run diverged; lower the learning rate");
   }
   Stored& stored = stored_[name];
   stored.shape = std::move(shape);
-  stored.bytes.resize(n_values * dtype_bytes(config_.stored_dtype));
   if (config_.stored_dtype == Dtype::kFloat32) {
-    std::memcpy(stored.bytes.data(), values, stored.bytes.size());
-    return;
-  }
-  for (std::size_t i = 0; i < n_values; ++i) {
-    const std::uint16_t bits = kernels::float_to_bf16(values[i]);
-    std::memcpy(stored.bytes.data() + 2 * i, &bits, 2);
+    stored.bytes.assign(given.begin(), given.end());
+  } else {
+    stored.bytes.resize(2 * n_values);
+    round_to_bf16({values, n_values}, stored.bytes.data());
   }
 }
 

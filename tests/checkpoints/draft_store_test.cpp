@@ -264,6 +264,26 @@ TEST_F(DraftStoreTest, ADamagedVersionKeepsNoOtherFromBeingRetired) {
   EXPECT_TRUE(fs::exists(root_ / "sql" / "v000003" / "model.safetensors"));
 }
 
+// Regression: a service that started while the date was a week ahead deleted all but the last eight versions.
+TEST_F(DraftStoreTest, AStartWithADateAheadRetiresNothingByAge) {
+  constexpr std::int64_t kDayUs = std::int64_t{24} * 3600 * 1'000'000;
+  RetentionPolicy policy;
+  policy.keep_last = 1;
+  {
+    DraftStore store(root_, policy);
+    const std::int64_t day_of[] = {-9, -1, 0, 0};
+    for (const std::int64_t day : day_of) {
+      DraftMeta meta = publish(store, "sql", "weights");
+      meta.created_us += (day - 365) * kDayUs;  // so the date is a year ahead
+      write(root_ / "sql" / version_name(meta.version) / "meta.json", to_json(meta));
+    }
+  }
+  DraftStore store(root_, policy);
+  store.apply_retention("sql", /*live=*/4, /*last_known_good=*/3);
+  EXPECT_TRUE(fs::exists(root_ / "sql" / "v000002" / "model.safetensors")) << "a day older than the newest";
+  EXPECT_FALSE(fs::exists(root_ / "sql" / "v000001" / "model.safetensors")) << "nine days older";
+}
+
 // The limit was passed over without a word when no version could be deleted.
 TEST_F(DraftStoreTest, NeededVersionsBeyondTheLimitAreKeptAndSaidOnce) {
   RetentionPolicy policy;

@@ -82,6 +82,20 @@ TEST_F(FileTest, ACopyThatFailsNamesTheFileThatCannotBeWritten) {
   }
 }
 
+// Regression: a draft of more than 1 GiB could not be copied, so a rollback to it did not survive a restart.
+TEST_F(FileTest, AFileOfAnySizeIsCopiedInParts) {
+  const auto from = folder_ / "from", to = folder_ / "to";
+  replace_file(from, std::string((std::size_t{2} << 20) + 5, 'x'), "test");
+  copy_durably(from, to);
+  EXPECT_EQ(read_file(to, std::uint64_t{4} << 20), read_file(from, std::uint64_t{4} << 20));
+
+  fs::resize_file(from, (std::uint64_t{1} << 30) + 1);  // takes no room on the disk
+  arm_fail_point("copy.write:3:enospc");                // nor does its copy
+  EXPECT_EQ(code_of([&] { copy_durably(from, to); }), ErrorCode::kIo) << "the third part is written";
+  EXPECT_EQ(fs::file_size(to), (std::uint64_t{2} << 20) + 5) << "as it was";
+  EXPECT_EQ(n_entries(), 2);
+}
+
 // A full disk was "cannot write lock" or "cannot write replay.compact", without the file.
 TEST_F(FileTest, AWriteThatFailsNamesTheOpenFile) {
   const FileHandle full(::open("/dev/full", O_WRONLY | O_CLOEXEC));

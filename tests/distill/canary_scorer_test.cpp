@@ -10,6 +10,7 @@ namespace slip {
 namespace {
 
 using testing::answered;
+using testing::broken_weights;
 using testing::ScratchFolder;
 using testing::tiny_config;
 using testing::tiny_weights;
@@ -151,6 +152,54 @@ TEST_F(CanaryScorerTest, ALiveVersionIsWatchedForAsLongAsItServes) {
   for (std::uint64_t sequence = 1; sequence <= 100; ++sequence) canary_.score_new(topic_, waiting(sequence));
   EXPECT_TRUE(notes_.kinds.empty());
   EXPECT_EQ(topic_.against_base.size(), 100U);
+}
+
+// Regression: a version that computes no number failed every score, and stayed live.
+TEST_F(CanaryScorerTest, ALiveVersionWithoutNumbersIsRolledBack) {
+  const auto predecessor = std::make_shared<DraftVersion>(DraftVersion{DraftId{1}, "sql", 1, 1, good_weights()});
+  for (const bool has_predecessor : {true, false}) {
+    notes_.kinds.clear();
+    serve(broken_weights());
+    topic_.previous.reset();
+    if (has_predecessor) topic_.previous = DraftSource{predecessor, "base", 1, folder_.path(), 0};
+    make_candidate(/*cut_off=*/0, tiny_weights(2));
+    canary_.score_new(topic_, waiting(1, /*is_evidence=*/false));
+    EXPECT_EQ(notes_.kinds, std::vector<std::string>{"rollback"});
+    EXPECT_EQ(topic_.live_draft->get()->weights, has_predecessor ? predecessor->weights : base_->weights);
+    EXPECT_FALSE(topic_.candidate.has_value()) << "it descends from that version";
+  }
+}
+
+TEST_F(CanaryScorerTest, ACandidateWithoutNumbersIsRefused) {
+  make_candidate(/*cut_off=*/0, broken_weights());
+  canary_.score_new(topic_, waiting(1));
+  EXPECT_EQ(notes_.kinds, std::vector<std::string>{"refuse"});
+  EXPECT_FALSE(topic_.candidate.has_value());
+
+  make_candidate(/*cut_off=*/0, broken_weights());
+  topic_.candidate->heldout.emplace();
+  topic_.candidate->heldout_left.push_back(answered(2));
+  EXPECT_TRUE(canary_.score_heldout(topic_));
+  EXPECT_EQ(notes_.kinds, (std::vector<std::string>{"refuse", "refuse"}));
+  EXPECT_FALSE(topic_.candidate.has_value());
+}
+
+TEST_F(CanaryScorerTest, APredecessorWithoutNumbersIsNoLongerCompared) {
+  serve(good_weights());
+  DraftVersion version{DraftId{1}, "sql", 1, 1, broken_weights()};
+  topic_.previous = DraftSource{std::make_shared<DraftVersion>(version), "sql", 1, folder_.path(), 0};
+  for (std::uint64_t sequence = 1; sequence <= 4; ++sequence) canary_.score_new(topic_, waiting(sequence));
+  EXPECT_TRUE(notes_.kinds.empty());
+  EXPECT_FALSE(topic_.previous.has_value());
+  EXPECT_EQ(topic_.against_base.size(), 3U) << "all records but the first";
+}
+
+TEST_F(CanaryScorerTest, NegativeNothingReplacesABaseDraftWithoutNumbers) {
+  const auto broken = std::make_shared<DraftVersion>(DraftVersion{DraftId{0}, "base", 1, 0, broken_weights()});
+  CanaryScorer canary({}, 3, broken, scorer_, replay_, publisher_, notes_);
+  serve(broken->weights);
+  EXPECT_THROW(canary.score_new(topic_, waiting(1)), Error);
+  EXPECT_TRUE(notes_.kinds.empty());
 }
 
 }  // namespace

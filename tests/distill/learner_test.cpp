@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -224,6 +226,27 @@ TEST(Learner, ACrashLosesNoMoreTrainingThanTold) {
   }
   EXPECT_TRUE(std::filesystem::exists(state)) << "while it runs";
   learner->stop();
+}
+
+// Regression: a disk error at the start ended learning until the service was restarted.
+TEST(Learner, ADiskErrorAtTheStartIsSaidOnceAndTriedAgain) {
+  House house;
+  std::ofstream(house.options.optimizer_folder) << "in the way";
+  auto learner = house.make_learner(*house.governor);
+  ::testing::internal::CaptureStderr();
+  learner->start();
+  for (int i = 0; i < 6000 && !learner->failing(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(learner->failing());
+  EXPECT_EQ(learner->purge({.calls = {RequestId{1}}}), 0U) << "it is no obstacle to a purge";
+  std::filesystem::remove(house.options.optimizer_folder);
+  stream(*learner, 1, 32);
+  learner->stop();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  const auto first = said.find("learning cannot begin");
+  ASSERT_NE(first, std::string::npos) << said;
+  EXPECT_EQ(said.find("cannot begin", first + 20), std::string::npos) << said;
+  EXPECT_NE(said.find("learning has begun, after failures: "), std::string::npos) << said;
+  EXPECT_GT(house.notebook.figures().topics.at(0).optimizer_steps, 0U);
 }
 
 TEST(Learner, CancelledRequestsAndOtherTopicsTeachNothing) {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <thread>
@@ -18,6 +19,7 @@
 #include "common/fail_point.h"
 #include "common/file.h"
 #include "distill/resident_trainers.h"
+#include "tests/common/test_clock.h"
 #include "tests/distill/learner_fixture.h"
 
 namespace slip {
@@ -128,6 +130,29 @@ LearningLoop make_loop(House& house, std::function<bool()> go_on) {
                        house.notebook,
                        std::move(go_on),
                        [] {}});
+}
+
+// Regression: scoring that had failed was tried again at once, and each time the topic lost its trainer.
+TEST(LearningLoop, AfterAFailedScoreItsTopicWaits) {
+  testing::TestClock clock(1);
+  House house;
+  DraftVersion broken = *house.base;
+  broken.weights = testing::broken_weights();
+  house.base = std::make_shared<const DraftVersion>(std::move(broken));
+  house.live_draft->set(house.under_own_name());
+  LearningLoop loop = make_loop(house, [] { return true; });
+  for (std::uint64_t id = 1; id <= 16; ++id) {
+    ReplayRecord record = answered(id);
+    record.sequence = house.replay.append(record);
+    loop.take({std::move(record), true, false, monotonic_us()});
+  }
+  ASSERT_EQ(loop.next_unit(/*may_train=*/true), LearningUnit::kScoring);
+  loop.run(LearningUnit::kScoring);
+  EXPECT_TRUE(loop.failing());
+  EXPECT_EQ(loop.next_unit(/*may_train=*/true), std::nullopt) << "nor does it train on what is not scored";
+  clock.advance(wait_after_failures_us(1));
+  EXPECT_EQ(loop.next_unit(/*may_train=*/true), LearningUnit::kScoring);
+  EXPECT_EQ(loop.figures(monotonic_us()).topics.at(0).records_waiting, 15U);
 }
 
 // Regression: the time of abandoned steps, of failed ones and of exports was not counted.

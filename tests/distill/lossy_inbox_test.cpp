@@ -35,6 +35,17 @@ TEST(LossyInbox, FullDropsTheOldestAndCounts) {
   EXPECT_EQ(inbox.pushed(), 100U);
 }
 
+TEST(LossyInbox, WeightsFillItAsManyItemsWould) {
+  LossyInbox<int> inbox(100);
+  for (int i = 0; i < 4; ++i) inbox.push(i, /*wakes=*/true, /*weight=*/30);
+  EXPECT_EQ(taken_from(inbox), (std::deque<int>{2, 3})) << "one of the first three fits into half of it";
+  EXPECT_EQ(inbox.lost(), 2U);
+  for (int i = 0; i < 3; ++i) inbox.push(i, /*wakes=*/true, /*weight=*/1000);
+  EXPECT_EQ(taken_from(inbox), (std::deque<int>{2})) << "the newest may always wait";
+  for (int i = 0; i < 100; ++i) inbox.push(i);
+  EXPECT_EQ(taken_from(inbox).size(), 100U) << "nothing was left of the others";
+}
+
 // Without a consumer, pushing still works and memory stays bounded.
 TEST(LossyInbox, AStoppedConsumerNeverBlocksAProducer) {
   LossyInbox<std::unique_ptr<int>> inbox(64);

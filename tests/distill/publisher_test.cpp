@@ -76,6 +76,20 @@ TEST_F(PublisherTest, CandidatesAreTestedAgainstTheConfiguredMargin) {
   EXPECT_GT(topic_.candidate_test.log_evidence_below_margin(), 1);
 }
 
+// Regression: an export went on for 40 ms with the core of a busy engine, whatever the governor said.
+TEST_F(PublisherTest, AnExportIsAbandonedWithoutLeave) {
+  publisher_.enrol(topic_);
+  DraftTrainer& trainer = trainers_.take("sql", topic_.live);
+  for (int allowed = 0; allowed < 3; ++allowed) {
+    int asked = 0;
+    Publisher publisher({.serve_dtype = Dtype::kFloat32, .go_on = [&] { return ++asked <= allowed; }}, house_.base,
+                        house_.store, trainers_, house_.notebook);
+    EXPECT_EQ(publisher.export_candidate(topic_, trainer, /*cut_off=*/1), allowed == 2);
+    EXPECT_EQ(topic_.candidate.has_value(), allowed == 2);
+  }
+  EXPECT_TRUE(house_.notebook.decisions().empty()) << "it is no refusal";
+}
+
 // Regression: the topic's own version with the base draft's number was taken for the parent, so a rollback could make a
 // bad version live again.
 TEST_F(PublisherTest, TheParentOfALaterVersionMayBeTheBaseDraft) {

@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "common/clock.h"
 #include "common/disk_space.h"
@@ -133,6 +136,30 @@ TEST_F(RecordIntakeTest, RecordsOfALearnerWithoutTimeAreCounted) {
   EXPECT_EQ(house.replay.records("sql"), kRecords) << "replay has them all";
 }
 
+// Regression: 256 records waited whatever their length, and long answers to a busy service took gigabytes.
+TEST(RecordIntake, LongAnswersForALearnerWithoutTimeAreDroppedBeforeThereAreMany) {
+  House house;
+  const LearningSwitch learning{nullptr};
+  const auto text = [](std::uint64_t id) { return answered(id, 4, /*answer=*/200); };
+  const std::uint64_t limit = 8 * bytes_of(text(1));
+  RecordIntake intake(
+      {.queue_observations = 1 << 15, .vocab_size = house.base->weights->config.vocab_size, .learner_bytes = limit},
+      house.topics, [](DraftId) { return std::string("sql"); }, house.replay, learning);
+  constexpr std::uint64_t kRecords = 20;
+  for (std::uint64_t id = 1; id <= kRecords; ++id) tell(intake, text(id));
+  intake.start();
+  intake.stop();
+  std::deque<WaitingRecord> records;
+  intake.take_all(records);
+  std::uint64_t bytes = 0;
+  for (const WaitingRecord& waiting : records) bytes += bytes_of(waiting.record);
+  EXPECT_LE(bytes, limit);
+  EXPECT_EQ(records.size() + intake.untaken(), kRecords);
+  ASSERT_FALSE(records.empty());
+  EXPECT_EQ(records.back().record.request, RequestId{kRecords});
+  EXPECT_EQ(house.replay.records("sql"), kRecords) << "replay has them all";
+}
+
 // Regression: its tokens were counted, so drafts that got better seemed to lose more.
 TEST(RecordIntake, ARecordThatCannotBeKeptCountsByItsObservations) {
   House house;
@@ -162,6 +189,35 @@ TEST(RecordIntake, ARecordThatCannotBeKeptCountsByItsObservations) {
   EXPECT_EQ(intake.dropped(), 1U);
 }
 
+// Regression: the learner waited for its next batch while it held a core.
+TEST_F(RecordIntakeTest, ABatchIsDrawnAheadAndIsTheSame) {
+  intake.start();
+  for (std::uint64_t id = 1; id <= 30; ++id) tell(intake, make_record(id, "sql"));
+  take_through(intake.pushed());
+  const auto ids = [](const std::vector<ReplayRecord>& records) {
+    std::vector<RequestId> found;
+    for (const ReplayRecord& record : records) found.push_back(record.request);
+    return found;
+  };
+  const auto expected = ids(intake.sample("sql", 6, /*seed=*/1, /*draw=*/7, /*newest=*/20));
+  ASSERT_EQ(expected.size(), 6U);
+  const auto prepare = [&] {
+    intake.prepare({"sql", 6, 1, 7, 20});
+    for (int i = 0; i < 2; ++i) intake.heldout("sql", 1, 20);  // the second is served after the batch is drawn
+  };
+  prepare();
+  EXPECT_NE(ids(intake.sample("sql", 6, 1, 8, 20)), expected) << "another one";
+  prepare();
+  ASSERT_EQ(intake.purge({.calls = {expected[0]}}), 1U);
+  const auto purged = ids(intake.sample("sql", 6, 1, 7, 20));
+  EXPECT_EQ(std::count(purged.begin(), purged.end(), expected[0]), 0);
+  prepare();
+  std::filesystem::remove_all(house.folder.path() / "replay");
+  std::filesystem::create_directory(house.folder.path() / "replay");
+  EXPECT_EQ(ids(intake.sample("sql", 6, 1, 7, 20)), purged) << "it is there without the disk";
+  EXPECT_TRUE(intake.sample("sql", 6, 1, 7, 20).empty()) << "only once";
+}
+
 // Draws from the replay buffer, and notes up to where.
 class Noting final : public ReplayReader {
  public:
@@ -169,13 +225,18 @@ class Noting final : public ReplayReader {
   std::vector<ReplayRecord> sample(const std::string& topic, std::size_t n, std::uint64_t seed, std::uint64_t draw,
                                    std::uint64_t newest) const override {
     drawn_up_to.push_back(newest);
+    n_prepared += prepared == SampleAddress{topic, n, seed, draw, newest} ? 1 : 0;
     return replay_.sample(topic, n, seed, draw, newest);
   }
   std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit, std::uint64_t newest) const override {
     return replay_.heldout(topic, limit, newest);
   }
 
+  void prepare(const SampleAddress& next) const noexcept override { prepared = next; }
+
   mutable std::vector<std::uint64_t> drawn_up_to;
+  mutable SampleAddress prepared;
+  mutable std::size_t n_prepared = 0;  // samples that were announced
 
  private:
   const ReplayBuffer& replay_;
@@ -205,6 +266,7 @@ TEST(LearningLoop, TrainsOnNoRecordThatItHasNotTaken) {
   while (const auto unit = loop.next_unit(/*may_train=*/true)) loop.run(*unit);
   ASSERT_FALSE(replay.drawn_up_to.empty());
   for (const std::uint64_t newest : replay.drawn_up_to) EXPECT_EQ(newest, 16U);
+  EXPECT_EQ(replay.n_prepared, replay.drawn_up_to.size() - 1) << "each but the first is announced";
 }
 
 }  // namespace

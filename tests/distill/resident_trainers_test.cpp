@@ -6,6 +6,7 @@
 #include <fstream>
 #include <set>
 
+#include "common/error.h"
 #include "common/fail_point.h"
 #include "common/file.h"
 #include "tests/distill/tiny_draft.h"
@@ -262,15 +263,41 @@ TEST_F(ResidentTrainersTest, ForgettingStartsOver) {
   EXPECT_EQ(trainers.take("sql", live(1)).steps(), 0);
 }
 
-// After a crash between the two files, or a corrupt file, training restarts with fresh moments and does not fail.
+// Regression: a crash between the two files lost all training since the live version, not only the last save_s.
+TEST_F(ResidentTrainersTest, ACrashBetweenTheTwoFilesLosesNoStep) {
+  std::vector<float> before;
+  {
+    ResidentTrainers trainers(options());
+    DraftTrainer& trainer = trainers.take("sql", live(1, 100));
+    for (int i = 0; i < 5; ++i) {
+      trainers.next_draw("sql");
+      train(trainer, 1);
+      if (i == 3) trainers.save("sql");
+    }
+    before = logits(trainer);
+    arm_fail_point("optimizer.lineage.write:1:enospc");
+    EXPECT_THROW(trainers.save("sql"), Error);
+    arm_fail_point("");
+  }
+  ResidentTrainers trainers(options());
+  DraftTrainer& trainer = trainers.take("sql", live(1, 100));
+  EXPECT_EQ(logits(trainer), before);
+  EXPECT_EQ(trainers.total_steps("sql"), 105U);
+  EXPECT_EQ(trainers.next_draw("sql"), 5U) << "no batch is drawn twice";
+  trainers.save("sql");
+  EXPECT_EQ(ResidentTrainers(options()).take("sql", live(1, 100)).steps(), 5);
+}
+
+// After a corrupt file, or one that was put back, training restarts with fresh moments and does not fail.
 TEST_F(ResidentTrainersTest, TornOrMismatchedFilesAreLeftAside) {
   {
     ResidentTrainers trainers(options());
     DraftTrainer& trainer = trainers.take("sql", live(1));
-    train(trainer, 4);
-    trainers.save("sql");
+    train(trainer, 3);
+    trainer.save(options().folder / "older");
     train(trainer, 1);
-    trainer.save(options().folder / "sql.opt");  // newer than its lineage
+    trainers.save("sql");
+    std::filesystem::rename(options().folder / "older", options().folder / "sql.opt");
   }
   EXPECT_EQ(ResidentTrainers(options()).take("sql", live(1)).steps(), 0);
   for (const char* file : {"sql.opt", "sql.lineage"}) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 
@@ -33,6 +34,17 @@ inline std::shared_ptr<const ModelWeights> tiny_weights(std::uint64_t seed, Dtyp
   const ScratchFolder folder;
   DraftTrainer(tiny_config(), seed, {}).export_draft(folder.path());
   return ModelWeights::load(folder.path(), dtype, /*check_finite=*/true);
+}
+
+// A tiny draft that computes no logit that is a number: its last norm is NaN.
+inline std::shared_ptr<const ModelWeights> broken_weights() {
+  const ScratchFolder folder;
+  DraftTrainer(tiny_config(), 1, {}).export_draft(folder.path());
+  std::fstream file(folder.path() / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-std::streamoff{2} * tiny_config().hidden_size, std::ios::end);  // model.norm.weight, in bfloat16
+  for (std::int32_t i = 0; i < tiny_config().hidden_size; ++i) file.write("\xc0\x7f", 2);
+  file.close();
+  return ModelWeights::load(folder.path(), Dtype::kFloat32, /*check_finite=*/false);
 }
 
 // The next token of a deterministic "target" after `token`: a fixed function of it.

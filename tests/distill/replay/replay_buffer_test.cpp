@@ -7,11 +7,16 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
+#include <new>
+#include <optional>
+#include <set>
+#include <vector>
 
 #include "common/clock.h"
 #include "distill/replay/near_copies.h"
 #include "distill/replay/segment.h"
 #include "tests/distill/replay/replay_fixture.h"
+#include "tests/failing_allocations.h"
 
 namespace slip {
 namespace {
@@ -22,6 +27,8 @@ using testing::ids_of;
 using testing::make_record;
 using testing::options_in;
 using testing::ScratchFolder;
+
+constexpr std::int64_t kHourUs = std::int64_t{3600} * 1'000'000, kYearUs = 365 * 24 * kHourUs;
 
 TEST(ReplayBuffer, KeepsRecordsAcrossARestart) {
   ScratchFolder folder;
@@ -119,6 +126,53 @@ TEST(ReplayBuffer, NearCopiesOfASessionAreHeldOutTogether) {
   for (const auto& [session, n] : n_heldout) EXPECT_EQ(n, 3) << "session " << session;
 }
 
+// Regression: a start held 512 records of a topic in memory at once, with long answers gigabytes.
+TEST(ReplayBuffer, TheNewestAreReadOneByOne) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  ReplayBuffer buffer(options);
+  for (std::uint64_t id = 1; id <= 6; ++id) {
+    ReplayRecord record = make_record(id, "sql");
+    record.sampled = id == 4;
+    buffer.append(record);
+  }
+  std::vector<std::uint64_t> visited;
+  const auto visit = [&](const ReplayRecord& record) { visited.push_back(record.request.value); };
+  buffer.visit_newest_of_clients("sql", 4, visit);
+  EXPECT_EQ(visited, (std::vector<std::uint64_t>{2, 3, 5, 6}));
+  visited.clear();
+  buffer.visit_newest_of_clients("sql", 4, [&](const ReplayRecord& record) {
+    visit(record);
+    std::filesystem::remove(segment_path(options.folder, 1));
+  });
+  EXPECT_EQ(visited, std::vector<std::uint64_t>{2}) << "the others were still on the disk";
+}
+
+// Regression: a record that was written, but had no memory for its entry, left its sequence to the next one. A start
+// then dropped that one, and a purge of either reached the other.
+TEST(ReplayBuffer, ARecordThatMemoryFailsCostsNoOther) {
+  const auto append_while_memory_fails = [] {
+    std::optional<testing::Spared> spared(std::in_place);
+    const ScratchFolder folder;
+    const ReplayRecord second = make_record(2, "sql");
+    {
+      ReplayBuffer buffer(options_in(folder));
+      buffer.append(make_record(1, "sql"));
+      spared.reset();
+      try {
+        buffer.append(second);
+      } catch (const std::bad_alloc&) {
+      }
+      spared.emplace();
+      buffer.append(make_record(3, "sql"));
+      buffer.purge({.calls = {RequestId{2}}});
+    }
+    EXPECT_FALSE(testing::on_disk(options_in(folder).folder, second));
+    EXPECT_EQ(ids_in(ReplayBuffer(options_in(folder))), (std::set<std::uint64_t>{1, 3}));
+  };
+  EXPECT_GT(testing::fail_each(append_while_memory_fails), 10);
+}
+
 TEST(ReplayBuffer, ExpiredRecordsLeave) {
   ScratchFolder folder;
   ReplayOptions options = options_in(folder);
@@ -130,9 +184,10 @@ TEST(ReplayBuffer, ExpiredRecordsLeave) {
       record.expires_us = record.created_us + (id <= 4 ? 1'000'000 : 1'000'000'000);
       buffer.append(record);
     }
-    EXPECT_EQ(buffer.expire(wall_us() + 2'000'000), 4U);
+    EXPECT_EQ(buffer.expire(wall_us() + 2'000'000, monotonic_us() + 2'000'000), 4U);
     EXPECT_EQ(buffer.records("sql"), 6U);
-    EXPECT_EQ(buffer.expire(wall_us() - 1'000'000'000), 0U);  // a clock stepping back expires nothing
+    EXPECT_EQ(buffer.expire(wall_us() - 1'000'000'000, monotonic_us() + 2'000'000),
+              0U);  // a clock stepping back expires nothing
     ReplayRecord stale = make_record(11, "sql");
     stale.expires_us = 1;
     buffer.append(stale);
@@ -145,13 +200,50 @@ TEST(ReplayBuffer, ExpiredRecordsLeave) {
 TEST(ReplayBuffer, WhatAWrongClockHasDatedExpiresInTime) {
   ScratchFolder folder;
   ReplayBuffer buffer(options_in(folder));
-  const std::int64_t now = wall_us(), year = std::int64_t{365} * 24 * 3600 * 1'000'000;
+  const std::int64_t ttl = options_in(folder).ttl_us, wall = wall_us(), now = monotonic_us();
   ReplayRecord record = make_record(1, "sql");
-  record.created_us = now + year;
+  record.created_us = wall + kYearUs;
   buffer.append(record);
-  EXPECT_EQ(buffer.expire(now), 0U);
-  EXPECT_EQ(buffer.expire(now + options_in(folder).ttl_us - 1), 0U);
-  EXPECT_EQ(buffer.expire(now + options_in(folder).ttl_us), 1U);
+  const auto expire_after = [&](std::int64_t us) { return buffer.expire(wall + us, now + us); };
+  EXPECT_EQ(expire_after(2 * kHourUs), 0U);
+  EXPECT_EQ(expire_after(2 * kHourUs + ttl - 1), 0U);
+  EXPECT_EQ(expire_after(2 * kHourUs + ttl), 1U);
+}
+
+// Regression: a service that started while the date was a week ahead deleted all records at once.
+TEST(ReplayBuffer, AStartWithADateAheadExpiresNothingAtOnce) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  {
+    ReplayBuffer buffer(options);
+    ReplayRecord record = make_record(1, "sql");
+    record.created_us = wall_us() - kYearUs;  // so the date is a year ahead
+    buffer.append(record);
+  }
+  ReplayBuffer buffer(options);
+  const std::int64_t wall = wall_us(), now = monotonic_us();
+  EXPECT_EQ(buffer.records("sql"), 1U);
+  buffer.append(make_record(2, "sql"));
+  EXPECT_EQ(buffer.expire(wall + kHourUs / 2, now + kHourUs / 2), 0U);
+  EXPECT_EQ(buffer.expire(wall + 2 * kHourUs, now + 2 * kHourUs), 1U) << "the date was right";
+  EXPECT_EQ(ids_in(buffer), std::set<std::uint64_t>{2}) << "it has its whole time";
+}
+
+// Regression: a start before the clock was set gave all records an expiry in the past.
+TEST(ReplayBuffer, AStartWithADateBehindExpiresNothingLater) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  {
+    ReplayBuffer buffer(options);
+    ReplayRecord record = make_record(1, "sql");
+    record.created_us = wall_us() + kYearUs;  // so the date is a year behind
+    buffer.append(record);
+  }
+  ReplayBuffer buffer(options);
+  const std::int64_t wall = wall_us() + kYearUs, now = monotonic_us();  // the clock is set soon after the start
+  EXPECT_EQ(buffer.expire(wall + 1, now + 1), 0U);
+  EXPECT_EQ(buffer.expire(wall + 2 * kHourUs, now + 2 * kHourUs), 0U);
+  EXPECT_EQ(buffer.expire(wall + options.ttl_us, now + options.ttl_us), 1U);
 }
 
 // An update keeps the records of older builds. Their files stay readable to the older build, so nothing new is appended

@@ -3,13 +3,18 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
+#include <cstring>
 #include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "common/error.h"
+#include "common/file.h"
 #include "distill/trainer/draft_trainer.h"
+#include "kernels/elementwise.h"
 #include "tests/distill/trainer/trainer_fixture.h"
 #include "tests/engine/models/plain_decode.h"
 
@@ -62,6 +67,26 @@ TEST_F(DraftExportTest, AnExportIsFrozenAndWritesWhatItWas) {
   EXPECT_EQ(logits_of(ModelWeights::load(folder_ / "out", Dtype::kBFloat16), tokens),
             logits_of(before.weights(Dtype::kBFloat16), tokens));
   EXPECT_EQ(before.bytes(), 2 * static_cast<std::size_t>(small_config().parameters()));
+}
+
+// Regression: an export rounded value by value, which took as long as an optimizer step. The bits stay the same.
+TEST_F(DraftExportTest, ValuesAreRoundedToTheNearestBfloat16) {
+  std::vector<float> values = {0.0F,        -0.0F,      1e-45F, -1e-40F, std::numeric_limits<float>::max(),
+                               1.00390625F, 1.01171875F};
+  for (std::uint32_t i = 1; values.size() < 4099; ++i) {
+    const auto value = std::bit_cast<float>(i * 0x9E3779B9U);
+    if (std::isfinite(value)) values.push_back(value);
+  }
+  DraftExport exported(small_config());
+  exported.add("model.norm.weight", {std::ssize(values)}, values.data(), values.size());
+  exported.write(folder_);
+  const std::string file = read_file(folder_ / "model.safetensors", 1 << 20);
+  const char* stored = file.data() + file.size() - 2 * values.size();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, stored + 2 * i, 2);
+    ASSERT_EQ(bits, kernels::float_to_bf16(values[i])) << values[i];
+  }
 }
 
 TEST_F(DraftExportTest, ATensorThatIsNotFiniteOrMissingIsRefusedByName) {
