@@ -317,8 +317,8 @@ void DraftRunner::add_branches(DraftChain& chain, Branches& branches) {
       const auto place = static_cast<std::size_t>(node.depth);
       q_ = proposal.q[place];
       remove_id(proposal.tokens[place], q_);
-      for (std::size_t elder = 0; elder + 1 < static_cast<std::size_t>(node.rank); ++elder) {
-        remove_id(chain.siblings[place].tokens[elder], q_);
+      for (std::size_t earlier = 0; earlier + 1 < static_cast<std::size_t>(node.rank); ++earlier) {
+        remove_id(chain.siblings[place].tokens[earlier], q_);
       }
       proposal.add_q(q_);
     }

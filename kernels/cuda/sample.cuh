@@ -249,8 +249,8 @@ struct Residual {
   }
   // A sibling's q before renormalization.
   SLIP_DEVICE double share_of_q(std::int32_t sibling, std::int32_t id) const {
-    for (std::int32_t elder = 0; proposal->without_replacement && elder < sibling; ++elder) {
-      if (token_of(elder) == id) return 0;
+    for (std::int32_t earlier = 0; proposal->without_replacement && earlier < sibling; ++earlier) {
+      if (token_of(earlier) == id) return 0;
     }
     return probability(job->q[proposal->first_node + siblings->nodes[sibling]], job->vocab, id);
   }
