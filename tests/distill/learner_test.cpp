@@ -226,7 +226,7 @@ TEST(Learner, ACrashLosesNoMoreTrainingThanTold) {
   learner->stop();
 }
 
-TEST(Learner, CancelledRequestsAndOtherTopicsTeachNothing) {
+TEST(Learner, CancelledRequestsAndOtherTopicsAreNotLearnedFrom) {
   House house;
   auto learner = house.make_learner(*house.governor);
   learner->start();

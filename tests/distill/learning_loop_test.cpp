@@ -417,7 +417,7 @@ TEST(LearningLoop, ABusyTopicDoesNotKeepAnotherWaiting) {
 }
 
 // Regression: requests with penalties, a bias or a schema were not used for training.
-TEST(LearningLoop, RequestsWithLogitsProcessorsTeachButAreNoEvidence) {
+TEST(LearningLoop, RequestsWithLogitsProcessorsTrainButAreNoEvidence) {
   TwoTopics house;
   auto learner = house.learner_of_both(*house.governor);
   learner->start();

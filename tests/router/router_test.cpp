@@ -136,7 +136,7 @@ TEST(Router, OptionsTurnItOff) {
   EXPECT_EQ(seeded({.min_confidence = 1.0}).route(std::nullopt, text).topic, kUnknown);
 }
 
-TEST(Router, AnEmptyPromptTeachesNothing) {
+TEST(Router, AnEmptyPromptIsNotLearnedFrom) {
   Router router = seeded();
   router.learn(kMusic, " \n");
   EXPECT_EQ(router.lessons(), 0U);
@@ -169,7 +169,7 @@ TEST(Router, EqualHistoriesRouteAlike) {
   }
 }
 
-TEST(Router, ThreadsMayAskAndTeachAtOnce) {
+TEST(Router, ThreadsMayRouteAndLearnAtOnce) {
   Router router = seeded();
   {
     std::vector<std::jthread> threads;

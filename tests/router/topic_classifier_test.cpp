@@ -44,7 +44,7 @@ TEST(TopicClassifier, DecidesOnlyWhenSure) {
   EXPECT_EQ(decide({0.0F, 1.0F}, 1.0), TopicId{1});
 }
 
-TEST(TopicClassifier, NoFeaturesTeachNothing) {
+TEST(TopicClassifier, WithoutFeaturesNothingIsLearned) {
   TopicClassifier classifier(3);
   learn_topic(classifier, {}, {1});
   EXPECT_EQ(classifier, TopicClassifier(3));

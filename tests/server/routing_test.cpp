@@ -94,7 +94,7 @@ TEST_F(RoutingTest, TheLastQuestionCounts) {
   EXPECT_EQ(figures_of_chat(json::array({says("system", kQuery)}))["topic"], "unknown") << "nobody asked anything";
 }
 
-TEST_F(RoutingTest, OnlyLabelledRequestsThatMayBeLearnedFromTeachTheRouter) {
+TEST_F(RoutingTest, TheRouterLearnsOnlyFromLabelledRequestsThatMayBeLearnedFrom) {
   start();
   figures_of(kQuery);
   figures_of(kQuery, "customer-table");
@@ -106,7 +106,7 @@ TEST_F(RoutingTest, OnlyLabelledRequestsThatMayBeLearnedFromTeachTheRouter) {
   EXPECT_EQ(figures_of("the invoice of a warehouse")["topic"], "sql");
 }
 
-TEST_F(RoutingTest, ARequestThatWasRefusedTeachesNothing) {
+TEST_F(RoutingTest, ARefusedRequestIsNotLearnedFrom) {
   engine_.full = true;
   start();
   EXPECT_EQ(ask(post(R"({"messages":[{"role":"user","content":"select"}],"metadata":{"topic":"sql"}})")).status, 429);

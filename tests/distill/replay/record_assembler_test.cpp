@@ -163,7 +163,7 @@ TEST_F(RecordAssemblerTest, ALostEndDoesNotKeepLaterRequestsInMemory) {
 }
 
 // Regression: such requests gave no records, so a service whose clients always send a penalty never learned.
-TEST_F(RecordAssemblerTest, RequestsWithLogitsProcessorsTeachAndAreMarked) {
+TEST_F(RecordAssemblerTest, RequestsWithLogitsProcessorsGiveMarkedRecords) {
   const auto processed = [&](SamplingParams sampling) {
     ObservedRequest request = request_of(1);
     request.sampling = std::move(sampling);
