@@ -143,7 +143,7 @@ TEST(Router, AnEmptyPromptIsNotLearnedFrom) {
 }
 
 // 2,000 requests of one topic, and nothing else labelled: going over the examples keeps the others. Without it, what
-// all topics share ("please", "with") drifts to the one that is taught.
+// all topics share ("please", "with") drifts to the one that is learned.
 TEST(Router, OneSidedTrafficDoesNotWashOutTheOthers) {
   Router router = seeded();
   TopicClassifier bare = router.copy();

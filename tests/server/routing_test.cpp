@@ -47,7 +47,7 @@ TEST_F(RoutingTest, WithoutALabelTheTextDecidesAndTheAnswerSaysSo) {
   EXPECT_EQ(request.route.topic, TopicId{1});
   EXPECT_EQ(request.route.source, TopicSource::kInferred);
   EXPECT_EQ(request.draft->name(), "sql");
-  EXPECT_TRUE(request.learn) << "what was inferred with confidence teaches that topic's draft";
+  EXPECT_TRUE(request.learn) << "a topic inferred with confidence is trained on";
   figures = ask_for({{"prompt", kFunction}, {"max_tokens", 8}}, "/v1/completions");
   EXPECT_EQ(figures["topic"], "code");
   figures = figures_of("good morning");
