@@ -68,7 +68,7 @@ struct Learner::State {
   void end_unit();
   void take_in();
   void ask_for_answers();
-  void keep_house();
+  void upkeep_when_due();
   void pause();
   void announce_idle();
   bool in_unit();
@@ -102,7 +102,7 @@ struct Learner::State {
   bool waits_for_leave = false;  // the governor refused the unit that is to be done next
   bool has_unit = false;         // the governor granted one, and unit_done() was not called since
   std::uint64_t taken_through = 0, reported = 0;
-  std::int64_t kept_us = 0;
+  std::int64_t last_upkeep_us = 0;
   bool out_of_memory = false;  // in the last round
   const std::shared_ptr<UnreadAnswers> unread = std::make_shared<UnreadAnswers>();
 };
@@ -143,7 +143,7 @@ void Learner::State::learn() {
       if (!loop) begin();
       calls.serve();
       take_in();
-      keep_house();
+      upkeep_when_due();
       if (!work_once()) pause();
       out_of_memory = false;
     } catch (const std::bad_alloc&) {
@@ -230,10 +230,10 @@ void Learner::State::report(std::int64_t now_us) {
   decisions.on_learning(figures);
 }
 
-void Learner::State::keep_house() {
+void Learner::State::upkeep_when_due() {
   const std::int64_t now = monotonic_us();
-  if (now - kept_us < kUpkeepEveryUs) return;
-  kept_us = now;
+  if (now - last_upkeep_us < kUpkeepEveryUs) return;
+  last_upkeep_us = now;
   loop->reclaim();
   loop->save_due(now);
   failing.store(loop->failing(), std::memory_order_relaxed);
@@ -250,7 +250,7 @@ bool Learner::State::in_unit() {
   while (!stopping.load(std::memory_order_acquire)) {
     calls.serve();
     take_in();
-    keep_house();
+    upkeep_when_due();
     if (learning.on() && begin_unit(LearningUnit::kTrainingRest)) return true;
     end_unit();
     if (monotonic_us() - began > kLongestWaitInStepUs) return false;

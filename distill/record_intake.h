@@ -98,7 +98,7 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   bool is_purged(const ObservedRequest& request) const;
   void append(ReplayRecord& record);
   void complain(const std::exception& error);
-  void keep_replay_when_due();
+  void replay_upkeep_when_due();
 
   const RecordIntakeOptions options_;
   ReplayBuffer& replay_;
