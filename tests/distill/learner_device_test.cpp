@@ -63,7 +63,7 @@ TEST(LearnerOfADevice, PublishesWhatIsPackedAndPacksOnItsOwnThread) {
     ASSERT_TRUE(is_image_of(*live->image, *live->weights)) << "version " << live->number;
   }
   learner->stop();
-  const auto n_published = static_cast<int>(setup.notebook.count("publish"));
+  const auto n_published = static_cast<int>(setup.recorded.count("publish"));
   EXPECT_GE(n_published, 1);
   EXPECT_EQ(setup.n_packed, n_published) << "candidates that serve nothing are not packed";
   ASSERT_EQ(setup.packing.size(), 1U);
@@ -80,7 +80,7 @@ TEST(LearnerOfADevice, ARollbackIsPackedToo) {
   learner->start();
   stream(*learner, 2001, 32);
   learner->stop();
-  ASSERT_EQ(setup.notebook.count("rollback"), 1U);
+  ASSERT_EQ(setup.recorded.count("rollback"), 1U);
   const auto live = setup.live_draft->get();
   EXPECT_EQ(live->number, good->number);
   ASSERT_NE(live->image, nullptr);
@@ -98,10 +98,10 @@ TEST(LearnerOfADevice, WhatCannotBePackedIsNotPublished) {
   learner->start();
   stream(*learner, 1, 160);
   learner->stop();
-  EXPECT_EQ(setup.notebook.count("publish"), 0U);
+  EXPECT_EQ(setup.recorded.count("publish"), 0U);
   EXPECT_EQ(setup.live_draft->get()->number, 0U);
   EXPECT_FALSE(setup.store.current("sql").has_value());
-  const auto decisions = setup.notebook.decisions();
+  const auto decisions = setup.recorded.decisions();
   EXPECT_TRUE(std::any_of(decisions.begin(), decisions.end(), [](const CanaryDecision& decision) {
     return decision.kind == "refuse" && decision.verdict.reason.find("no room") != std::string::npos;
   }));

@@ -48,10 +48,10 @@ class LearnerExhaustion : public ::testing::Test {
     // Training that has failed is tried again after a second.
     for (int i = 0; i < 500 && learner->failing(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     EXPECT_FALSE(learner->failing()) << "n = " << n;
-    for (int i = 0; i < 4 && setup.notebook.count("publish") == 0; ++i) tell_more(*learner);
+    for (int i = 0; i < 4 && setup.recorded.count("publish") == 0; ++i) tell_more(*learner);
     learner->stop();
     EXPECT_GE(setup.replay.records("sql"), last_id_ - 1) << "n = " << n;
-    EXPECT_GE(setup.notebook.count("publish"), 1U) << "n = " << n;
+    EXPECT_GE(setup.recorded.count("publish"), 1U) << "n = " << n;
     return allocations;
   }
 

@@ -23,7 +23,7 @@ namespace slip::testing {
 inline constexpr std::int64_t kPatienceUs = 60'000'000;
 
 // Keeps the learner's decisions.
-class Notebook final : public DecisionSink {
+class RecordedDecisions final : public DecisionSink {
  public:
   void on_decision(const CanaryDecision& decision) noexcept override {
     const std::lock_guard lock(mutex_);
@@ -130,7 +130,7 @@ class LearnerSetup {
   }
   std::unique_ptr<Learner> make_learner(Governor& policy) {
     return std::make_unique<Learner>(options, topics, std::vector<std::shared_ptr<LiveDraft>>{nullptr, live_draft},
-                                     base, store, replay, policy, notebook);
+                                     base, store, replay, policy, recorded);
   }
   ReplayOptions replay_options(std::uint64_t bytes_per_topic = ReplayOptions{}.max_bytes_per_topic) const {
     ReplayOptions given;
@@ -155,7 +155,7 @@ class LearnerSetup {
   ReplayBuffer replay;
   TopicTable topics{{{"sql", {}}}};
   LearnerOptions options;
-  Notebook notebook;
+  RecordedDecisions recorded;
   std::unique_ptr<Governor> governor = make_steps_per_request_governor(1.0);
   std::shared_ptr<const DraftVersion> base;
   std::shared_ptr<LiveDraft> live_draft;

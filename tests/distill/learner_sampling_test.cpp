@@ -102,7 +102,7 @@ TEST_F(LearnerSampling, EachPromptIsAnsweredAsOftenAsConfigured) {
   for (const auto& [call, n] : times) EXPECT_EQ(n, 3) << call;
   EXPECT_EQ(governor.answers_seen, 5 + 3 * times.size());
   EXPECT_EQ(setup.replay.records("sql"), 5 + 3 * times.size());
-  const LearningFigures figures = setup.notebook.figures();
+  const LearningFigures figures = setup.recorded.figures();
   EXPECT_EQ(figures.topics[0].requests, 5U);
   EXPECT_EQ(figures.topics[0].sampled_answers, 3 * times.size());
 }
@@ -112,7 +112,7 @@ TEST_F(LearnerSampling, SampledAnswersAreNeverScored) {
   clients_ask(1, 6);
   learner->stop();
   EXPECT_GT(n_asked(), 0);
-  EXPECT_EQ(setup.notebook.scores().size(), 6U);
+  EXPECT_EQ(setup.recorded.scores().size(), 6U);
 }
 
 TEST_F(LearnerSampling, OnlyAfterASecondWithoutARequest) {

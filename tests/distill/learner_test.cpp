@@ -37,13 +37,13 @@ TEST(Learner, LearnsPublishesAndServesWhatItLearned) {
   const auto live = setup.live_draft->get();
   EXPECT_LT(before, 0.3);
   EXPECT_GT(setup.alpha(*live->weights), before + 0.3);
-  EXPECT_GE(setup.notebook.count("publish"), 1U);
+  EXPECT_GE(setup.recorded.count("publish"), 1U);
   // The store, the live draft and the ledger say the same.
   const auto current = setup.store.current("sql");
   ASSERT_TRUE(current.has_value());
   EXPECT_EQ(current->version, live->number);
-  EXPECT_EQ(setup.notebook.published().back().version, live->number);
-  const DraftMeta first = setup.notebook.published().front();
+  EXPECT_EQ(setup.recorded.published().back().version, live->number);
+  const DraftMeta first = setup.recorded.published().front();
   EXPECT_EQ(first.parent, setup.base->number);
   EXPECT_EQ(first.topic, "sql");
   EXPECT_EQ(first.reason, "canary");
@@ -52,7 +52,7 @@ TEST(Learner, LearnsPublishesAndServesWhatItLearned) {
   EXPECT_GT(first.heldout_alpha, first.heldout_alpha_before);
   EXPECT_TRUE(std::filesystem::exists(setup.store.folder("sql", first.version) / "tokenizer.json"));
   // Every request is scored on the same text by the live draft and the base draft.
-  const auto scores = setup.notebook.scores();
+  const auto scores = setup.recorded.scores();
   EXPECT_EQ(scores.size(), 160U);
   EXPECT_GT(scores.back().live.alpha(), scores.back().base.alpha());
   EXPECT_EQ(scores.back().version, live->number);
@@ -147,7 +147,7 @@ TEST(Learner, SwitchedOffItKeepsNothingAndGoesOnWhenSwitchedOn) {
   stream(*learner, 65, 16);
   learner->stop();
   EXPECT_EQ(setup.replay.records("sql"), 32U);
-  EXPECT_EQ(setup.notebook.scores().size(), 32U);
+  EXPECT_EQ(setup.recorded.scores().size(), 32U);
 }
 
 TEST(Learner, ALowDiskPausesItCountsWhatIsLostAndRoomLetsItGoOn) {
@@ -158,8 +158,8 @@ TEST(Learner, ALowDiskPausesItCountsWhatIsLostAndRoomLetsItGoOn) {
   learner->start();
   stream(*learner, 1, 16);
   EXPECT_GT(learner->dropped(), 0U);
-  EXPECT_EQ(setup.notebook.scores().size(), 16U) << "the live version stays under watch";
-  EXPECT_EQ(setup.notebook.figures().topics[0].optimizer_steps, 0U);
+  EXPECT_EQ(setup.recorded.scores().size(), 16U) << "the live version stays under watch";
+  EXPECT_EQ(setup.recorded.figures().topics[0].optimizer_steps, 0U);
   const std::uint64_t lost = learner->dropped();
   free_bytes = 1000;
   setup.options.disk->set_least(100);
@@ -167,7 +167,7 @@ TEST(Learner, ALowDiskPausesItCountsWhatIsLostAndRoomLetsItGoOn) {
   learner->stop();
   EXPECT_EQ(learner->dropped(), lost);
   EXPECT_EQ(setup.replay.records("sql"), 16U);
-  EXPECT_EQ(setup.notebook.scores().size(), 32U);
+  EXPECT_EQ(setup.recorded.scores().size(), 32U);
 }
 
 TEST(Learner, ARecordThatTheDiskRefusesIsCountedAndTheNextIsKept) {
@@ -238,7 +238,7 @@ TEST(Learner, CancelledRequestsAndOtherTopicsAreNotLearnedFrom) {
   ASSERT_TRUE(learner->wait_idle(kPatienceUs));
   learner->stop();
   EXPECT_EQ(setup.replay.stats().records, 0U);
-  EXPECT_TRUE(setup.notebook.scores().empty());
+  EXPECT_TRUE(setup.recorded.scores().empty());
 }
 
 // The learner is never started, which looks to the engine like a hanging learner thread.
@@ -390,8 +390,8 @@ TEST(Learner, NothingIsScoredOrTrainedWithoutLeaveButRecordsAreKept) {
   EXPECT_FALSE(learner->wait_idle(300'000));
   learner->stop();
   EXPECT_EQ(setup.replay.records("sql"), 30U);
-  EXPECT_TRUE(setup.notebook.scores().empty());
-  EXPECT_TRUE(setup.notebook.decisions().empty());
+  EXPECT_TRUE(setup.recorded.scores().empty());
+  EXPECT_TRUE(setup.recorded.decisions().empty());
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ TEST(LearnerThreads, TrainingLeavesTheEnginesPoolAlone) {
   learner->start();
   stream(*learner, 1, 32);
   learner->stop();
-  EXPECT_GT(setup.notebook.scores().size(), 0U);
+  EXPECT_GT(setup.recorded.scores().size(), 0U);
   EXPECT_LT(engine.worker_us() - before_us, kResting);
 }
 

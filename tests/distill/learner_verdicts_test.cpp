@@ -26,8 +26,8 @@ TEST(Learner, EveryDecisionHasItsFigures) {
   learner->start();
   stream(*learner, 1, 96);
   learner->stop();
-  ASSERT_FALSE(setup.notebook.decisions().empty());
-  for (const CanaryDecision& decision : setup.notebook.decisions()) {
+  ASSERT_FALSE(setup.recorded.decisions().empty());
+  for (const CanaryDecision& decision : setup.recorded.decisions()) {
     EXPECT_EQ(decision.topic, "sql");
     EXPECT_EQ(decision.draft, "sql");
     EXPECT_GT(decision.at_us, 0);
@@ -45,7 +45,7 @@ TEST(Learner, NegativeACandidateTrainedOnShuffledLabelsIsNeverPublished) {
   const auto good = learn_first(setup);
   const double alpha = setup.alpha(*good->weights);
   ASSERT_GT(alpha, 0.5);
-  const std::size_t published = setup.notebook.count("publish");
+  const std::size_t published = setup.recorded.count("publish");
   setup.options.trainer.learning_rate = 2e-2;
   auto learner = setup.make_learner(*setup.governor);
   learner->start();
@@ -59,8 +59,8 @@ TEST(Learner, NegativeACandidateTrainedOnShuffledLabelsIsNeverPublished) {
     ASSERT_TRUE(learner->wait_idle(kPatienceUs));
   }
   learner->stop();
-  EXPECT_EQ(setup.notebook.count("publish"), published);
-  EXPECT_GE(setup.notebook.count("refuse"), 1U);
+  EXPECT_EQ(setup.recorded.count("publish"), published);
+  EXPECT_GE(setup.recorded.count("refuse"), 1U);
   EXPECT_EQ(setup.live_draft->get()->number, good->number);
   EXPECT_EQ(setup.alpha(*setup.live_draft->get()->weights), alpha);
 }
@@ -73,10 +73,10 @@ TEST(Learner, NegativeWeightsThatAreNotFiniteNeverLeave) {
   learner->start();
   stream(*learner, 1, 64);
   learner->stop();
-  EXPECT_EQ(setup.notebook.count("publish"), 0U);
-  EXPECT_GE(setup.notebook.count("refuse"), 1U);
+  EXPECT_EQ(setup.recorded.count("publish"), 0U);
+  EXPECT_GE(setup.recorded.count("refuse"), 1U);
   EXPECT_EQ(setup.live_draft->get()->weights, setup.base->weights);
-  for (const CanaryDecision& decision : setup.notebook.decisions()) {
+  for (const CanaryDecision& decision : setup.recorded.decisions()) {
     EXPECT_NE(decision.verdict.reason.find("not exported"), std::string::npos) << decision.verdict.reason;
   }
 }
@@ -92,7 +92,7 @@ TEST(Learner, AForcedBadPublishIsRolledBack) {
   learner->start();
   stream(*learner, 2001, 32);
   learner->stop();
-  EXPECT_EQ(setup.notebook.count("rollback"), 1U);
+  EXPECT_EQ(setup.recorded.count("rollback"), 1U);
   EXPECT_EQ(setup.live_draft->get()->number, good->number);
   EXPECT_EQ(setup.store.current("sql")->version, good->number);
   EXPECT_GT(setup.alpha(*setup.live_draft->get()->weights), setup.alpha(*bad->weights) + 0.2);
@@ -114,15 +114,15 @@ TEST(Learner, ARollbackToThePredecessorKeepsItsAcceptance) {
   // One more record is scored after the rollback, since only a scored record changes the figure.
   bool rolled_back = false;
   for (std::uint64_t id = 2001; id <= 2032 && !rolled_back; ++id) {
-    rolled_back = setup.notebook.count("rollback") > 0;
+    rolled_back = setup.recorded.count("rollback") > 0;
     tell(*learner, answered(id));
     ASSERT_TRUE(learner->wait_idle(kPatienceUs));
     of_good += scorer.score(*good->weights, answered(id), setup.options.k);
   }
   learner->stop();
-  ASSERT_EQ(setup.notebook.count("rollback"), 1U);
+  ASSERT_EQ(setup.recorded.count("rollback"), 1U);
   EXPECT_EQ(setup.live_draft->get()->number, good->number);
-  EXPECT_NEAR(setup.notebook.figures().topics.at(0).alpha_live, of_good.alpha(), 0.05);
+  EXPECT_NEAR(setup.recorded.figures().topics.at(0).alpha_live, of_good.alpha(), 0.05);
 }
 
 // Regression: a full disk kept a bad version live: nothing was scored, and a rollback had to be written first.
@@ -138,7 +138,7 @@ TEST(Learner, ABadVersionIsGoneAlsoWhileTheDiskIsFull) {
   stream(*learner, 2001, 32);
   learner->stop();
   arm_fail_point("");
-  EXPECT_EQ(setup.notebook.count("rollback"), 1U);
+  EXPECT_EQ(setup.recorded.count("rollback"), 1U);
   EXPECT_GT(setup.alpha(*setup.live_draft->get()->weights), 0.4);
 }
 
@@ -162,7 +162,7 @@ TEST(Learner, ABadFirstVersionGoesBackToTheBaseWeights) {
   learner->start();
   stream(*learner, 1, 32);
   learner->stop();
-  EXPECT_EQ(setup.notebook.count("rollback"), 1U);
+  EXPECT_EQ(setup.recorded.count("rollback"), 1U);
   EXPECT_EQ(setup.live_draft->get()->weights, setup.base->weights);
   const auto current = setup.store.current("sql");
   EXPECT_EQ(current->version, 2U);

@@ -47,7 +47,7 @@ class TwoTopics : public LearnerSetup {
   std::unique_ptr<Learner> learner_of_both(Governor& policy) {
     return std::make_unique<Learner>(options, topics,
                                      std::vector<std::shared_ptr<LiveDraft>>{nullptr, live_draft, other}, base, store,
-                                     replay, policy, notebook);
+                                     replay, policy, recorded);
   }
   // 8 requests of one topic and then 8 of the other, so that topics change with every batch.
   void stream_both(Learner& learner, std::uint64_t first_id, int rounds) {
@@ -75,7 +75,7 @@ TEST(LearningLoop, BothTopicsArePublished) {
   learner->stop();
   EXPECT_GT(setup.alpha(*setup.live_draft->get()->weights), setup.alpha(*setup.base->weights) + 0.3);
   EXPECT_GT(setup.alpha(*setup.other->get()->weights), setup.alpha(*setup.base->weights) + 0.3);
-  const LearningFigures figures = setup.notebook.figures();
+  const LearningFigures figures = setup.recorded.figures();
   ASSERT_EQ(figures.topics.size(), 2U);
   for (const TopicLearning& topic : figures.topics) {
     EXPECT_EQ(topic.requests, 128U) << topic.topic;
@@ -97,7 +97,7 @@ TEST(LearningLoop, ARestartBetweenPublicationsContinuesBothOptimizersBitForBit) 
     learner->start();
     setup.stream_both(*learner, 1, 12);
     learner->stop();
-    ASSERT_GE(setup.notebook.count("publish"), 2U);
+    ASSERT_GE(setup.recorded.count("publish"), 2U);
     sql = setup.state_of("sql");
     math = setup.state_of("math");
   }
@@ -125,7 +125,7 @@ LearningLoop make_loop(LearnerSetup& setup, std::function<bool()> go_on) {
                        setup.replay,
                        none,
                        *setup.governor,
-                       setup.notebook,
+                       setup.recorded,
                        std::move(go_on),
                        [] {}});
 }
@@ -259,7 +259,7 @@ TEST(LearningLoop, APublishedExportIsAPointOfTheLearningCurve) {
   learner->start();
   stream(*learner, 1, 64);
   learner->stop();
-  ASSERT_EQ(setup.notebook.count("publish"), 1U);
+  ASSERT_EQ(setup.recorded.count("publish"), 1U);
   EXPECT_GT(governor.curve.latest_steps(), 0);
 }
 
@@ -306,10 +306,10 @@ TEST(LearningLoop, AnOldTrainerExportsRarelyAfterARestartToo) {
     learner->start();
     stream(*learner, 1, 16);
     learner->stop();
-    const LearningFigures figures = setup.notebook.figures();
+    const LearningFigures figures = setup.recorded.figures();
     ASSERT_EQ(figures.topics.at(0).optimizer_steps, 2U);
     EXPECT_EQ(figures.candidate_bytes > 0, earlier_steps == 0);
-    EXPECT_EQ(setup.notebook.count("publish"), 0U) << "no request came after the steps";
+    EXPECT_EQ(setup.recorded.count("publish"), 0U) << "no request came after the steps";
   }
 }
 
@@ -321,11 +321,11 @@ TEST(LearningLoop, ATopicsFirstStepsWaitForTwoBatches) {
   learner->start();
   stream(*learner, 1, 2 * batch - 1);
   ASSERT_TRUE(learner->wait_idle(kPatienceUs));
-  EXPECT_EQ(setup.notebook.figures().topics.at(0).optimizer_steps, 0U);
+  EXPECT_EQ(setup.recorded.figures().topics.at(0).optimizer_steps, 0U);
   stream(*learner, 2 * batch, 1);
   ASSERT_TRUE(learner->wait_idle(kPatienceUs));
   learner->stop();
-  EXPECT_GT(setup.notebook.figures().topics.at(0).optimizer_steps, 0U);
+  EXPECT_GT(setup.recorded.figures().topics.at(0).optimizer_steps, 0U);
 }
 
 // Regression: a topic whose replay buffer holds less than two batches was never trained.
@@ -338,7 +338,7 @@ TEST(LearningLoop, ASmallReplayBufferDoesNotKeepATopicFromItsFirstStep) {
   ASSERT_TRUE(learner->wait_idle(kPatienceUs));
   learner->stop();
   EXPECT_LT(setup.replay.records("sql"), kFirstBatches * batch);
-  EXPECT_GT(setup.notebook.figures().topics.at(0).optimizer_steps, 0U);
+  EXPECT_GT(setup.recorded.figures().topics.at(0).optimizer_steps, 0U);
 }
 
 // Regression: with memory for one trainer, a full disk at a change of topics deleted the state of the next topic.
@@ -353,7 +353,7 @@ TEST(LearningLoop, AFullDiskWhileTrainersChangePlacesRestartsNobody) {
   arm_fail_point("");
   setup.stream_both(*learner, 2001, 2);
   learner->stop();
-  for (const TopicLearning& topic : setup.notebook.figures().topics) EXPECT_EQ(topic.trainer_restarts, 0U);
+  for (const TopicLearning& topic : setup.recorded.figures().topics) EXPECT_EQ(topic.trainer_restarts, 0U);
 }
 
 TEST(LearningLoop, AfterFailuresItWaitsASecondThenLongerUpToHalfAMinute) {
@@ -386,7 +386,7 @@ TEST(LearningLoop, AFailureThatLastsIsSaidOnceAndItsEndToo) {
   EXPECT_NE(first, std::string::npos) << said;
   EXPECT_EQ(said.find("failed", first + 20), std::string::npos) << said;
   EXPECT_NE(said.find("sql: training works again"), std::string::npos) << said;
-  EXPECT_GT(setup.notebook.figures().topics.at(0).optimizer_steps, 0U);
+  EXPECT_GT(setup.recorded.figures().topics.at(0).optimizer_steps, 0U);
 }
 
 // A topic's few records are scored soon, although another topic has many.
@@ -399,7 +399,7 @@ TEST(LearningLoop, ABusyTopicDoesNotKeepAnotherWaiting) {
   learner->start();
   const auto n_waiting = [&] {
     std::uint64_t n = 0;
-    for (const auto& topic : setup.notebook.figures().topics) n += topic.records_waiting;
+    for (const auto& topic : setup.recorded.figures().topics) n += topic.records_waiting;
     return n;
   };
   for (const std::int64_t until_us = monotonic_us() + kPatienceUs; n_waiting() < 104 && monotonic_us() < until_us;) {
@@ -409,7 +409,7 @@ TEST(LearningLoop, ABusyTopicDoesNotKeepAnotherWaiting) {
   governor.grants = true;
   ASSERT_TRUE(learner->wait_idle(kPatienceUs));
   learner->stop();
-  const auto scores = setup.notebook.scores();
+  const auto scores = setup.recorded.scores();
   ASSERT_EQ(scores.size(), 104U);
   std::size_t last = 0;
   for (std::size_t i = 0; i < scores.size(); ++i) last = scores[i].topic == "math" ? i : last;
@@ -430,9 +430,9 @@ TEST(LearningLoop, RequestsWithLogitsProcessorsTrainButAreNoEvidence) {
   }
   learner->stop();
   EXPECT_EQ(setup.replay.records("sql"), 64U);
-  EXPECT_TRUE(setup.notebook.scores().empty());
-  EXPECT_EQ(setup.notebook.count("publish"), 0U);
-  EXPECT_EQ(setup.notebook.figures().topics[0].optimizer_steps, 64U);
+  EXPECT_TRUE(setup.recorded.scores().empty());
+  EXPECT_EQ(setup.recorded.count("publish"), 0U);
+  EXPECT_EQ(setup.recorded.figures().topics[0].optimizer_steps, 64U);
 }
 
 }  // namespace

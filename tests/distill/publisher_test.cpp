@@ -64,7 +64,7 @@ class PublisherTest : public ::testing::Test {
   LearnerSetup setup_;
   ResidentTrainers trainers_{{.folder = setup_.options.optimizer_folder}};
   Publisher publisher_{
-      {.serve_dtype = Dtype::kFloat32, .margin = 0.1}, setup_.base, setup_.store, trainers_, setup_.notebook};
+      {.serve_dtype = Dtype::kFloat32, .margin = 0.1}, setup_.base, setup_.store, trainers_, setup_.recorded};
   TopicState topic_;
 };
 
@@ -154,7 +154,7 @@ TEST_F(PublisherTest, AnExportAfterOneThatWasNotPublishedNeedsEvidenceOfItsOwn) 
     throw Error(ErrorCode::kTooLarge, "the device has no room");
   };
   Publisher publisher({.serve_dtype = Dtype::kFloat32, .pack = refuses}, setup_.base, setup_.store, trainers_,
-                      setup_.notebook);
+                      setup_.recorded);
   publisher.enrol(topic_);
   make_candidate();
   for (int i = 0; i < 4; ++i) topic_.candidate_test.add(pair_that_saves(6));

@@ -194,7 +194,7 @@ TEST(LearningLoop, TrainsOnNoRecordThatItHasNotTaken) {
                      replay,
                      none,
                      *setup.governor,
-                     setup.notebook,
+                     setup.recorded,
                      [] { return true; }});
   for (std::uint64_t id = 1; id <= 24; ++id) {
     ReplayRecord record = answered(id);
