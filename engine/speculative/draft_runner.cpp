@@ -29,7 +29,8 @@ std::int32_t argmax_without(std::span<const float> values, std::span<const std::
   return best;
 }
 
-// Siblings of an argmax: first `loser`, which is what the draft or the lookup said instead, then the next likeliest.
+// Siblings of an argmax: first `loser`, which is what the draft or the lookup proposed instead, then the next
+// likeliest.
 void choose_siblings(std::span<const float> logits, std::int32_t width, std::int32_t token, std::int32_t loser,
                      Siblings& siblings) {
   std::array<std::int32_t, kMaxTreeWidth> taken{token};
