@@ -229,7 +229,7 @@ class Bench {
       coverage.min_p_q += std::min(p_.probabilities[i], q_.probability(p_.ids[i]));
     }
     const RandomAddress address{*text.sampling.seed, 0, static_cast<std::uint32_t>(at - text.n_prompt)};
-    const std::int32_t said = sample_gumbel(p_, address);
+    const std::int32_t target_token = sample_gumbel(p_, address);
     Proposal drawn;
     drawn.draw_method = DrawMethod::kSampled;
     Distribution left = q_;
@@ -247,10 +247,10 @@ class Bench {
     left = q_;
     for (std::size_t i = 0; i < options_.width && !left.ids.empty(); ++i) {
       const std::int32_t token = sample_gumbel(left, address);
-      if (token == said) coverage.gumbel[i] += 1;
+      if (token == target_token) coverage.gumbel[i] += 1;
       remove_id(token, left);
     }
-    const std::size_t rank = rank_of(draft, said);
+    const std::size_t rank = rank_of(draft, target_token);
     if (rank < options_.width) coverage.top[rank] += 1;
   }
 

@@ -145,7 +145,7 @@ class HeaderReader {
     extents_.push_back({begin, end, &inserted.first->first});
   }
 
-  // R12: tensors are contiguous and cover the buffer, so no bytes are hidden and none is used twice.
+  // Tensors are contiguous and cover the buffer, so no bytes are hidden and none is used twice (docs/security.md, R12).
   void check_tiling() {
     std::sort(extents_.begin(), extents_.end(),
               [](const Extent& a, const Extent& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });

@@ -93,9 +93,10 @@ void WeightFiles::open_shards(const std::filesystem::path& folder) {
     paths_.push_back(folder / shard);
     files_.push_back(std::make_unique<SafetensorsFile>(paths_.back()));
     for (const auto& [name, tensor] : files_.back()->tensors()) {
-      const auto said = shard_of.find(name);
-      if (said == shard_of.end()) disagree(where_, "tensor " + name + " of " + shard + " is not in the index");
-      if (said->second != shard) disagree(where_, "tensor " + name + " is in " + shard + ", not in " + said->second);
+      const auto indexed = shard_of.find(name);
+      if (indexed == shard_of.end()) disagree(where_, "tensor " + name + " of " + shard + " is not in the index");
+      if (indexed->second != shard)
+        disagree(where_, "tensor " + name + " is in " + shard + ", not in " + indexed->second);
       tensors_.emplace(name, tensor);
     }
   }

@@ -230,20 +230,20 @@ class LineSink final : public spdlog::sinks::sink {
       const std::lock_guard lock(written_mutex_);
       ++n_written_;
     }
-    say_lost();
+    report_lost();
     written_changed_.notify_all();
   }
 
   // REQUIRES: mutex_ is held.
-  void say_lost() noexcept {
+  void report_lost() noexcept {
     const std::uint64_t lost = n_lost_.exchange(0, std::memory_order_relaxed);
     if (lost == 0) return;
-    bool said = false;
+    bool written = false;
     try {
-      said = write_lost(lost);
+      written = write_lost(lost);
     } catch (...) {  // out of memory for this line too
     }
-    if (!said) n_lost_.fetch_add(lost, std::memory_order_relaxed);  // reported once writing works again
+    if (!written) n_lost_.fetch_add(lost, std::memory_order_relaxed);  // reported once writing works again
   }
   bool write_lost(std::uint64_t lost) {
     const std::string text = std::to_string(lost) +

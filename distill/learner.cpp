@@ -69,7 +69,7 @@ struct Learner::State {
   void end_unit();
   void take_in();
   void ask_for_answers();
-  void keep_house();
+  void upkeep_when_due();
   void announce_idle();
   bool in_unit();
   void forget(const PurgeScope& scope);
@@ -102,7 +102,7 @@ struct Learner::State {
   FailureSpell beginnings;  // attempts to make the loop
   bool has_unit = false;    // the governor granted one, and unit_done() was not called since
   std::uint64_t taken_through = 0, reported = 0;
-  std::int64_t kept_us = 0;
+  std::int64_t last_upkeep_us = 0;
   bool out_of_memory = false;  // in the last round
   const std::shared_ptr<UnreadAnswers> unread = std::make_shared<UnreadAnswers>();
 };
@@ -163,7 +163,7 @@ void Learner::State::learn() {
         continue;
       }
       take_in();
-      keep_house();
+      upkeep_when_due();
       if (const std::int64_t wait_us = work_once(); wait_us > 0) intake.wait_for(wait_us);
       out_of_memory = false;
     } catch (const std::bad_alloc&) {
@@ -245,10 +245,10 @@ void Learner::State::report(std::int64_t now_us) {
   decisions.on_learning(figures);
 }
 
-void Learner::State::keep_house() {
+void Learner::State::upkeep_when_due() {
   const std::int64_t now = monotonic_us();
-  if (now - kept_us < kUpkeepEveryUs) return;
-  kept_us = now;
+  if (now - last_upkeep_us < kUpkeepEveryUs) return;
+  last_upkeep_us = now;
   loop->reclaim();
   loop->save_due(now);
   failing.store(loop->failing(), std::memory_order_relaxed);
@@ -265,7 +265,7 @@ bool Learner::State::in_unit() {
   while (!stopping.load(std::memory_order_acquire)) {
     calls.serve();
     take_in();
-    keep_house();
+    upkeep_when_due();
     if (learning.on() && begin_unit(LearningUnit::kTrainingRest)) return true;
     end_unit();
     if (monotonic_us() - began > kLongestWaitInStepUs) return false;

@@ -82,7 +82,7 @@ void RecordIntake::run() {
     }
     prepare_batch();
     if (last) synced_us_ = 0;
-    keep_replay_when_due();
+    replay_upkeep_when_due();
     if (last) break;
     inbox_.wait_for(kIdleTickUs);
   }
@@ -176,7 +176,7 @@ void RecordIntake::complain(const std::exception& error) {
   complained_ = true;
 }
 
-void RecordIntake::keep_replay_when_due() {
+void RecordIntake::replay_upkeep_when_due() {
   const std::int64_t now = monotonic_us();
   if (now - synced_us_ < kSyncEveryUs) return;
   synced_us_ = now;

@@ -107,7 +107,7 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   void append(ReplayRecord& record);
   void prepare_batch() noexcept;
   void complain(const std::exception& error);
-  void keep_replay_when_due();
+  void replay_upkeep_when_due();
 
   const RecordIntakeOptions options_;
   ReplayBuffer& replay_;

@@ -85,7 +85,7 @@ StepDecision look_again(const TopicProgress& topic, const PaybackTerms& terms, T
   }
   if (topic.answers_seen >= pause.requests_at_stop + pause.requests_to_wait) {
     pause.requests_to_wait = std::min(2 * pause.requests_to_wait, kLongestWait);
-    return begin_trial(topic, terms, pause, "tries whether new requests teach more", refused.predicted_gain);
+    return begin_trial(topic, terms, pause, "tries whether new requests improve the draft", refused.predicted_gain);
   }
   return refused;
 }

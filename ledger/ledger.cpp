@@ -106,7 +106,7 @@ struct Ledger::State {
   void keep_small_when_due();
   void report_failure(const std::exception& error) noexcept;
   void say_dropped(std::uint64_t dropped) const;
-  void say_lost() noexcept;
+  void report_lost() noexcept;
   bool paused() const { return options.disk && options.disk->pauses(); }
 
   const LedgerOptions options;
@@ -171,7 +171,7 @@ void Ledger::State::run() {
     if (wal_holds_purged) empty_wal();
     keep_small_when_due();
   }
-  say_lost();
+  report_lost();
   calls.end();
 }
 
@@ -318,7 +318,7 @@ void Ledger::State::keep_small_when_due() {
 }
 
 // Logs the rows that are lost because the writer has ended, or because the file it wrote to has no name any more.
-void Ledger::State::say_lost() noexcept {
+void Ledger::State::report_lost() noexcept {
   const auto late = inbox.take_all();
   const auto n = std::distance(pending.begin(), pending.end()) + std::distance(late.begin(), late.end());
   if (n > 0) {

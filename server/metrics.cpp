@@ -88,7 +88,7 @@ struct Metrics::State {
   DraftSeries drafts{registry};
   Family<Counter>& http = counters("http_requests_total", "HTTP requests by route and status");
   Family<Counter>& routed =
-      counters("requests_routed_total", "Generations by topic and what said it: label, inferred or none");
+      counters("requests_routed_total", "Generations by topic and its source: label, inferred or none");
   Family<Counter>& slo_requests = counters(
       "slo_requests_total", "Finished generations that asked for a speed, by its tier and whether they got it");
   Family<Counter>& slo_refused =

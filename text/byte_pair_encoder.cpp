@@ -39,7 +39,7 @@ void BytePairEncoder::encode(std::string_view text, ByteRange section, std::span
   std::vector<ByteRange> ranges = inside(section, parsed);
   if (normalizer_.is_identity()) return encode_normalized(raw, starts_text, ranges, out);
   // Normalization shifts positions, so ranges of the raw text cannot be mapped. A text parsed only in part is not
-  // parsed at all (S7).
+  // parsed at all (docs/security.md, S7).
   const bool all = ranges.size() == 1 && ranges[0].begin == 0 && ranges[0].end == raw.size();
   const std::string normalized = normalizer_.apply(raw);
   const ByteRange whole{0, normalized.size()};

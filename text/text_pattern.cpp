@@ -15,7 +15,8 @@ namespace slip {
 
 namespace {
 
-// S9: limit of one match. A run of n spaces takes n steps of backtracking, and request bodies have a few MB at most.
+// Limit of one match (docs/security.md, S9). A run of n spaces takes n steps of backtracking, and request bodies have a
+// few MB at most.
 constexpr std::uint32_t kMatchLimit = 50'000'000;
 constexpr std::uint32_t kHeapLimitKib = 64 * 1024;
 constexpr std::size_t kMaxPatternBytes = 16 * 1024;

@@ -126,16 +126,16 @@ std::string to_line(const PurgeResult& result) {
 }
 
 PurgeResult read_result(std::string_view line) {
-  const auto said = parse_strict_json(line, "the service's answer");
-  if (!said.is_object()) refuse("the service's answer is no object");
+  const auto answer = parse_strict_json(line, "the service's answer");
+  if (!answer.is_object()) refuse("the service's answer is no object");
   PurgeResult result;
-  result.records = static_cast<std::uint64_t>(number_of(said, "records").value_or(0));
-  result.rows = static_cast<std::uint64_t>(number_of(said, "rows").value_or(0));
-  if (!said.contains("error")) return result;
-  const auto code = number_of(said["error"], "code").value_or(-1);
+  result.records = static_cast<std::uint64_t>(number_of(answer, "records").value_or(0));
+  result.rows = static_cast<std::uint64_t>(number_of(answer, "rows").value_or(0));
+  if (!answer.contains("error")) return result;
+  const auto code = number_of(answer["error"], "code").value_or(-1);
   const bool known = code >= 0 && code <= static_cast<int>(ErrorCode::kInternal);
-  result.error = Error(known ? static_cast<ErrorCode>(code) : ErrorCode::kInternal, text_of(said["error"], "message"),
-                       text_of(said["error"], "hint"));
+  result.error = Error(known ? static_cast<ErrorCode>(code) : ErrorCode::kInternal, text_of(answer["error"], "message"),
+                       text_of(answer["error"], "hint"));
   return result;
 }
 

@@ -33,7 +33,7 @@ class Purger {
  public:
   Purger(Ledger& ledger, PurgeReplay purge_replay);
   ~Purger();                                                             // stop()
-  void submit(PurgeOrder order, std::function<void(PurgeResult)> done);  // as PurgeDoor
+  void submit(PurgeOrder order, std::function<void(PurgeResult)> done);  // as PurgeFunction
   // Takes no more purges. Those that wait fail at once with Error{kUnavailable}, on this thread.
   void close();
   void stop();  // close(), then waits for the current purge

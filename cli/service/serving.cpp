@@ -237,7 +237,7 @@ struct Serving::State {
     });
   }
 
-  // As EngineDoor. REQUIRES: slo.admission refuses.
+  // As EngineCalls. REQUIRES: slo.admission refuses.
   void check_speed(const Request& request) {
     if (!request.slo.any()) return;
     const SpeedForecast::Lengths lengths{static_cast<std::int32_t>(request.prompt.size()), request.max_tokens};

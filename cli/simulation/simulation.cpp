@@ -21,8 +21,8 @@ namespace slip {
 namespace {
 
 constexpr std::int32_t kWords = 64;
-// Seeds of the language, of the draft's luck, and of what prompts share
-constexpr std::uint64_t kLanguage = 0x51'0A7E, kLuck = 0x1CC'0000, kShared = 0x5EED'0000'0000;
+// Seeds of the language, of the draft's random draws, and of what prompts share
+constexpr std::uint64_t kLanguage = 0x51'0A7E, kDraws = 0x1CC'0000, kShared = 0x5EED'0000'0000;
 
 // The event clock: whole microseconds, and the part of one that it does not show yet.
 std::int64_t now_us = 0;
@@ -165,8 +165,9 @@ class SimulatedDraft final : public Proposer {
   std::int32_t ready_depth(const SequenceRef& sequence) override {
     if (unread(sequence) > kMostUnreadRows) return 0;
     if (!is_planned_) return kMaxProposalNodes;
-    const double luck = luck_of(sequence, Luck::kDrafts, static_cast<std::int32_t>(std::ssize(sequence.tokens)));
-    return luck < knowledge_of(sequence).drafted_share ? kMaxProposalNodes : 0;
+    const double drawn =
+        uniform_for(sequence, DrawPurpose::kDrafts, static_cast<std::int32_t>(std::ssize(sequence.tokens)));
+    return drawn < knowledge_of(sequence).drafted_share ? kMaxProposalNodes : 0;
   }
 
   std::int32_t propose(std::span<const DraftTask> tasks) override {
@@ -215,11 +216,11 @@ class SimulatedDraft final : public Proposer {
   const Knowledge& knowledge_of(const SequenceRef& sequence) const {
     return knowledge_.at(sequence.live_draft->id().value);
   }
-  enum class Luck : std::uint32_t { kConfidence, kRight, kDrafts };
+  enum class DrawPurpose : std::uint32_t { kConfidence, kRight, kDrafts };
   // A number in [0, 1) for a purpose at a position.
-  double luck_of(const SequenceRef& sequence, Luck purpose, std::int32_t position) const {
+  double uniform_for(const SequenceRef& sequence, DrawPurpose purpose, std::int32_t position) const {
     return uniform(
-        {seed_ + kLuck + sequence.id.value, static_cast<std::uint32_t>(purpose), static_cast<std::uint32_t>(position)},
+        {seed_ + kDraws + sequence.id.value, static_cast<std::uint32_t>(purpose), static_cast<std::uint32_t>(position)},
         RandomPurpose::kDraft);
   }
 
@@ -227,10 +228,11 @@ class SimulatedDraft final : public Proposer {
     const SequenceRef& sequence = *chain.sequence;
     const Proposal& proposal = *chain.proposal;
     const auto position = static_cast<std::int32_t>(std::ssize(sequence.tokens) - 1 + std::ssize(proposal.tokens));
-    const double probability = knowledge_of(sequence).confidence.at(luck_of(sequence, Luck::kConfidence, position));
+    const double probability =
+        knowledge_of(sequence).confidence.at(uniform_for(sequence, DrawPurpose::kConfidence, position));
     const std::int32_t last = proposal.tokens.empty() ? sequence.tokens.back() : proposal.tokens.back();
     const std::int32_t right = token_after(last, position);
-    chain.add(luck_of(sequence, Luck::kRight, position) < probability ? right : (right + 1) % kWords,
+    chain.add(uniform_for(sequence, DrawPurpose::kRight, position) < probability ? right : (right + 1) % kWords,
               std::log(probability));
   }
 

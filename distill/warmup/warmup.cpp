@@ -314,7 +314,7 @@ WarmupResult WarmupJob::deliver() {
   result.heldout_alpha = history_.heldout.back().alpha;
   const fs::path staged = work_.staging();
   trainer_->export_draft(staged);
-  copy_target_words(options_.target, staged);
+  copy_tokenizer_files(options_.target, staged);
   DraftMeta meta;
   meta.heldout_alpha_before = history_.heldout.front().alpha;
   meta.heldout_alpha = result.heldout_alpha;

@@ -16,14 +16,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMaxWordsBytes = std::uint64_t{256} << 20;
+constexpr std::uint64_t kMaxTokenizerFileBytes = std::uint64_t{256} << 20;
 
 }  // namespace
 
-void copy_target_words(const fs::path& target, const fs::path& folder) {
+void copy_tokenizer_files(const fs::path& target, const fs::path& folder) {
   for (const char* name : kTokenizerFiles) {
     if (fs::exists(target / name))
-      replace_file(folder / name, read_file(target / name, kMaxWordsBytes), "warmup.words");
+      replace_file(folder / name, read_file(target / name, kMaxTokenizerFileBytes), "warmup.words");
   }
 }
 

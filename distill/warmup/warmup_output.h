@@ -10,7 +10,7 @@ namespace slip {
 
 // Copies the target's tokenizer files (kTokenizerFiles), as far as they exist, into a folder of weights. That makes it
 // a complete Hugging Face checkpoint. Error{kTooLarge | kIo}. Fail points `warmup.words.*`.
-void copy_target_words(const std::filesystem::path& target, const std::filesystem::path& folder);
+void copy_tokenizer_files(const std::filesystem::path& target, const std::filesystem::path& folder);
 
 // Completes `meta` (name, target, time, reason "warmup", SHA-256 of the weights in `folder`) and writes meta.json.
 // Error{kIo}. Fail points `warmup.meta.*`.

@@ -84,15 +84,15 @@ nlohmann::json read_work_json(const fs::path& file) {
 void check_same_run(const fs::path& file, const std::string& wanted, const fs::path& folder) {
   const nlohmann::json before = read_work_json(file);
   const nlohmann::json now = nlohmann::json::parse(wanted);
-  const auto said = [](const nlohmann::json& run, const std::string& key) {
+  const auto value_of = [](const nlohmann::json& run, const std::string& key) {
     return run.contains(key) ? run[key].dump() : std::string("none");
   };
   nlohmann::json both = now;  // the union: an option may exist in only one of the two
   both.update(before);
   for (const auto& [key, value] : both.items()) {
-    if (said(before, key) == said(now, key)) continue;
+    if (value_of(before, key) == value_of(now, key)) continue;
     // Hashes of files tell a reader nothing.
-    const std::string values = key == "data" ? "" : " (" + said(before, key) + ", now " + said(now, key) + ")";
+    const std::string values = key == "data" ? "" : " (" + value_of(before, key) + ", now " + value_of(now, key) + ")";
     throw Error(ErrorCode::kConflict,
                 "the interrupted run in " + folder.string() + " was started with another \"" + key + "\"" + values,
                 "start it with the same options to go on, or pass --force to begin anew", key);

@@ -76,13 +76,13 @@ std::int32_t prompt_rows_in_time(std::span<const DeadlineLoad> loads, const Step
   return std::min(most, std::max(kLeastPromptRows, static_cast<std::int32_t>(rows)));
 }
 
-void leave_out_who_is_ahead(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most,
-                            std::vector<std::uint8_t>& leaves_out) {
-  leaves_out.assign(loads.size(), 0);
+void mark_sequences_to_skip(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most,
+                            std::vector<std::uint8_t>& skipped) {
+  skipped.assign(loads.size(), 0);
   if (!(forecast.prompt_row_us > 0)) return;
   const double in_hand_us = kStepsInHand * forecast.decode_us, ahead_us = in_hand_us + most * forecast.prompt_row_us;
   if (least_slack_soon_us(loads, forecast) >= in_hand_us) return;
-  for (std::size_t i = 0; i < loads.size(); ++i) leaves_out[i] = has_pace(loads[i]) && slack_us(loads[i]) > ahead_us;
+  for (std::size_t i = 0; i < loads.size(); ++i) skipped[i] = has_pace(loads[i]) && slack_us(loads[i]) > ahead_us;
 }
 
 double worth_of_token(const DeadlineLoad& load, const StepForecast& forecast) {

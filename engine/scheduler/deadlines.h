@@ -49,8 +49,8 @@ bool can_be_on_time(const DeadlineLoad& load, const StepForecast& forecast);
 
 // The next step's concessions to sequences with targets.
 struct Concessions {
-  std::int32_t prompt_rows = 0;          // that it may read
-  std::vector<std::uint8_t> leaves_out;  // by sequence: 1 if it has no part in the step
+  std::int32_t prompt_rows = 0;       // that it may read
+  std::vector<std::uint8_t> skipped;  // by sequence: 1 if it has no part in the step
 };
 
 // Rows of prompts that the next step may read, at most `most`: as many as leave every sequence that can be on time four
@@ -59,11 +59,11 @@ struct Concessions {
 // own target is at risk, a prompt has waited for five seconds, or requests wait for a place that prompts take up. Pure.
 std::int32_t prompt_rows_in_time(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most);
 
-// Marks the sequences that leave out the next step, if any sequence is late or soon will be. They are ahead of their
+// Marks the sequences that skip the next step, if any sequence is late or soon will be. They are ahead of their
 // own target by four steps and the time in which a step reads `most` rows of prompts. Their rows would make the step
 // longer for the late ones. At least one sequence takes part. Pure.
-void leave_out_who_is_ahead(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most,
-                            std::vector<std::uint8_t>& leaves_out);
+void mark_sequences_to_skip(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most,
+                            std::vector<std::uint8_t>& skipped);
 
 // The weight of this sequence's tokens in the choice of draft lengths: more than 1 while it is late and can be on time.
 // Pure.

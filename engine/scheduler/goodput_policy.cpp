@@ -17,7 +17,7 @@ constexpr double kProbeShare = 0.005, kMostProbeUs = 10'000;
 void GoodputPolicy::concede(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most_rows,
                             Concessions& concessions) const {
   concessions.prompt_rows = prompt_rows_in_time(loads, forecast, most_rows);
-  leave_out_who_is_ahead(loads, forecast, most_rows, concessions.leaves_out);
+  mark_sequences_to_skip(loads, forecast, most_rows, concessions.skipped);
 }
 
 void GoodputPolicy::add_step(double us) {

@@ -31,7 +31,7 @@ void list(const Proposal& proposal, std::size_t sequence, const NodeOdds& odds, 
     places[node + 1] = {.left = place.left * right, .tokens = tokens};
     place.left *= 1 - right;
     if (in_chain && !chain_too) continue;
-    place.tokens = tokens;  // so that no choice comes before its elders
+    place.tokens = tokens;  // so that no sibling comes before an earlier one
     nodes.push_back({sequence, static_cast<std::int32_t>(node), tokens});
   }
 }

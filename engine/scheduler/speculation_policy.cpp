@@ -39,7 +39,7 @@ class FixedPolicy final : public SpeculationPolicy {
 void SpeculationPolicy::concede(std::span<const DeadlineLoad> loads, const StepForecast& /*forecast*/,
                                 std::int32_t most_rows, Concessions& concessions) const {
   concessions.prompt_rows = most_rows;
-  concessions.leaves_out.assign(loads.size(), 0);
+  concessions.skipped.assign(loads.size(), 0);
 }
 
 std::unique_ptr<SpeculationPolicy> make_policy(PolicyKind kind, PolicyOptions options) {

@@ -82,7 +82,8 @@ DeadlineLoad Engine::State::deadline_of(std::size_t i, std::int64_t now_us) cons
   return load;
 }
 
-// Limits the prompts of this step to what the targets of running answers allow, and leaves out who is ahead of them.
+// Limits the prompts of this step to what the targets of running answers allow, and skips the sequences that are ahead
+// of them.
 void Engine::State::look_at_deadlines() {
   prompt_limit_ = runs_background() ? std::min(kBackgroundPromptRows, options.prefill_chunk) : options.prefill_chunk;
   deadlines_.clear();
@@ -101,7 +102,7 @@ void Engine::State::look_at_deadlines() {
   policy->concede(deadlines_, forecast_, options.prefill_chunk, concessions_);
   prompt_limit_ = concessions_.prompt_rows;
   for (std::size_t i = 0; i < running.size(); ++i) {
-    if (concessions_.leaves_out[i] != 0) loads_[i].n_pending = 0;
+    if (concessions_.skipped[i] != 0) loads_[i].n_pending = 0;
   }
 }
 

@@ -68,8 +68,8 @@ struct NodeResult {
 };
 
 // Tests siblings in index order, each against the residual of p after the rejections before it. This gives distribution
-// p if each sibling's q is the distribution it was drawn from given its elder siblings: drawing with replacement (equal
-// q) and without (q with the elders removed) both qualify.
+// p if each sibling's q is the distribution it was drawn from given its earlier siblings: drawing with replacement
+// (equal q) and without (q with their tokens removed) both qualify.
 NodeResult verify_by_rejection(const Proposal& proposal, const Distribution& p, std::int32_t node,
                                const RandomAddress& address) {
   NodeResult at_node;

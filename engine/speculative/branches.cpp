@@ -14,7 +14,7 @@ void Branches::begin(const Proposal& chain, std::span<const Siblings> siblings, 
   double reached = 1;
   for (std::int32_t place = 0; place < n_chain_; ++place) {
     const double log_q = chain.log_q(static_cast<std::size_t>(place));
-    add_siblings(place - 1, log_q, /*elder_worth=*/1, siblings[static_cast<std::size_t>(place)]);
+    add_siblings(place - 1, log_q, /*earlier_worth=*/1, siblings[static_cast<std::size_t>(place)]);
     if (rates_ != nullptr) reached *= rates_->rate(log_q, 0);
     chain_reached_[static_cast<std::size_t>(place)] = reached;
   }
@@ -34,10 +34,10 @@ Branches::Above Branches::above(std::int32_t parent) const {
   return {reached, reached, parent};
 }
 
-void Branches::add_siblings(std::int32_t parent, double first_log_q, double elder_worth, const Siblings& siblings) {
+void Branches::add_siblings(std::int32_t parent, double first_log_q, double earlier_worth, const Siblings& siblings) {
   const Above up = above(parent);
   double left = rates_ != nullptr ? up.reached * (1 - rates_->rate(first_log_q, 0)) : 0;
-  double worth = std::min(up.worth, elder_worth);
+  double worth = std::min(up.worth, earlier_worth);
   for (std::int32_t n = 0; n < siblings.n; ++n) {
     Node node{
         .token = siblings.tokens[static_cast<std::size_t>(n)], .parent = parent, .depth = up.depth + 1, .rank = n + 1};

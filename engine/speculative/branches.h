@@ -60,7 +60,7 @@ class Branches {
     std::int32_t depth = -1;
   };
   Above above(std::int32_t parent) const;
-  void add_siblings(std::int32_t parent, double first_log_q, double elder_worth, const Siblings& siblings);
+  void add_siblings(std::int32_t parent, double first_log_q, double earlier_worth, const Siblings& siblings);
 
   const ChoiceRates* rates_ = nullptr;
   std::int32_t n_chain_ = 0, n_read_ = 0;

@@ -29,7 +29,8 @@ std::int32_t argmax_without(std::span<const float> values, std::span<const std::
   return best;
 }
 
-// Siblings of an argmax: first `loser`, which is what the draft or the lookup said instead, then the next likeliest.
+// Siblings of an argmax: first `loser`, which is what the draft or the lookup proposed instead, then the next
+// likeliest.
 void choose_siblings(std::span<const float> logits, std::int32_t width, std::int32_t token, std::int32_t loser,
                      Siblings& siblings) {
   std::array<std::int32_t, kMaxTreeWidth> taken{token};
@@ -317,8 +318,8 @@ void DraftRunner::add_branches(DraftChain& chain, Branches& branches) {
       const auto place = static_cast<std::size_t>(node.depth);
       q_ = proposal.q[place];
       remove_id(proposal.tokens[place], q_);
-      for (std::size_t elder = 0; elder + 1 < static_cast<std::size_t>(node.rank); ++elder) {
-        remove_id(chain.siblings[place].tokens[elder], q_);
+      for (std::size_t earlier = 0; earlier + 1 < static_cast<std::size_t>(node.rank); ++earlier) {
+        remove_id(chain.siblings[place].tokens[earlier], q_);
       }
       proposal.add_q(q_);
     }

@@ -129,7 +129,7 @@ struct DrawTokens {
   float* logprobs = nullptr;                      // [n_rows] log of the drawn token's probability; null: not wanted
 };
 
-struct ShareOfLaw {
+struct ShareOfDistribution {
   LogitRow row;
   RowDistribution distribution;
   SLIP_DEVICE Mass operator()(std::int32_t id) const {
@@ -149,7 +149,7 @@ SLIP_DEVICE void draw_token(const VocabularyBlock& block, const DrawTokens& job,
       const RowPart* parts = job.parts == nullptr ? nullptr : job.parts + block.x * kRowParts;
       token = draw_gumbel(block, row, distribution, address, parts, shared);
     } else {
-      const ShareOfLaw share{row, distribution};
+      const ShareOfDistribution share{row, distribution};
       const Mass total = sum_over(block, job.vocab, share, shared);
       const double u = unit_interval(random_bits(address, job.purpose, 0));
       token = draw_inverse_cdf(block, job.vocab, share, u, total, shared);
@@ -249,8 +249,8 @@ struct Residual {
   }
   // A sibling's q before renormalization.
   SLIP_DEVICE double share_of_q(std::int32_t sibling, std::int32_t id) const {
-    for (std::int32_t elder = 0; proposal->without_replacement && elder < sibling; ++elder) {
-      if (token_of(elder) == id) return 0;
+    for (std::int32_t earlier = 0; proposal->without_replacement && earlier < sibling; ++earlier) {
+      if (token_of(earlier) == id) return 0;
     }
     return probability(job->q[proposal->first_node + siblings->nodes[sibling]], job->vocab, id);
   }

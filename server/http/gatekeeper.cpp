@@ -116,7 +116,8 @@ bool Gatekeeper::is_own_origin(std::string_view origin) const {
   });
 }
 
-std::optional<Reply> Gatekeeper::refuse_stranger(const RequestMetadata& metadata, const Principal& principal) const {
+std::optional<Reply> Gatekeeper::refuse_host_or_origin(const RequestMetadata& metadata,
+                                                       const Principal& principal) const {
   // A balancer's probe in HTTP/1.0 may have no Host; a browser's request always has one.
   const bool is_simple_probe = !metadata.host && is_probe(metadata.path);
   if (!is_simple_probe && (!metadata.host || !is_known_host(*metadata.host))) {
@@ -136,7 +137,7 @@ std::optional<Reply> Gatekeeper::refuse(const RequestMetadata& metadata, Princip
   const auto keys = this->keys();
   principal.is_operator = principal.may_ask_slo = keys->empty();
   if (keys->empty()) {
-    if (auto stranger = refuse_stranger(metadata, principal)) return stranger;
+    if (auto refused = refuse_host_or_origin(metadata, principal)) return refused;
   }
   if (metadata.method == "OPTIONS" && !principal.allowed_origin.empty()) return std::nullopt;
   const bool open = keys->empty() || is_probe(metadata.path);

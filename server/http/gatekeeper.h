@@ -51,7 +51,7 @@ class Gatekeeper {
  private:
   bool is_known_host(std::string_view host) const;
   bool is_own_origin(std::string_view origin) const;
-  std::optional<Reply> refuse_stranger(const RequestMetadata& metadata, const Principal& principal) const;
+  std::optional<Reply> refuse_host_or_origin(const RequestMetadata& metadata, const Principal& principal) const;
   std::vector<std::string> hosts_, origins_;
   std::atomic<std::shared_ptr<const ApiKeys>> keys_;
 };

@@ -27,7 +27,7 @@ struct PurgeResult {
 };
 
 // Starts a purge. `done` is called once, on another thread. Any thread; never waits. Error{kOverloaded}.
-using PurgeDoor = std::function<void(PurgeOrder order, std::function<void(PurgeResult)> done)>;
+using PurgeFunction = std::function<void(PurgeOrder order, std::function<void(PurgeResult)> done)>;
 
 // The request of an answer's id, as http_id() writes it; nullopt for any other text.
 std::optional<RequestId> request_of_http_id(std::string_view id);

@@ -20,7 +20,7 @@
 namespace slip {
 
 // The engine's functions that serving calls. Any thread may call them.
-struct EngineDoor {
+struct EngineCalls {
   std::function<void(Request)> submit;
   std::function<void(RequestId)> cancel;
   // Error{kUnattainable} for a request that asks for a speed which it would not get now. Empty: none is refused for it.
@@ -43,8 +43,8 @@ struct ServedModel {
   std::size_t max_waiting = 256;                        // choices of one call at most
   const DraftStore* drafts = nullptr;                   // null: no drafts to list
   std::vector<SloTier> slo_tiers;                       // what `service_tier` may name
-  EngineDoor engine;
-  PurgeDoor purge;  // empty: no data is stored; clients see its errors
+  EngineCalls engine;
+  PurgeFunction purge;  // empty: no data is stored; clients see its errors
 };
 
 }  // namespace slip

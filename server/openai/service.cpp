@@ -141,7 +141,7 @@ void write_acceptance(JsonText& json, const AcceptanceCount& count) {
   json.end_object();
 }
 
-// `with_figures`: also how much other clients' traffic taught the version, and what that brought.
+// `with_figures`: also how much the version was trained on other clients' traffic, and what that brought.
 void write_version(JsonText& json, const DraftMeta& meta, bool with_figures) {
   json.begin_object();
   json.member("version", meta.version);

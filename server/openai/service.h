@@ -64,7 +64,7 @@ class Service {
   Admission admit(Endpoint endpoint, std::string_view body, const CallHeaders& headers, const Caller& caller,
                   const SinkMaker& make_sink, NewSchemas new_schemas);
   void cancel(const AnswerIdentity& answer);
-  // As PurgeDoor. Error{kUnavailable}.
+  // As PurgeFunction. Error{kUnavailable}.
   void purge(PurgeOrder order, std::function<void(PurgeResult)> done) const;
   // vLLM's /tokenize and /detokenize. As slow as tokenizing, so never on an I/O thread. Errors as above.
   Reply tokenize(const TokenizeCall& call) const;

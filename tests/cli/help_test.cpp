@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every help teaches by examples, and the examples are commands that the program takes.
+// Every help has examples, and the examples are commands that the program takes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -172,7 +172,7 @@ TEST_F(ReportCommand, RefusesWhatItDoesNotUnderstand) {
   EXPECT_THROW(run({"topics", "--limit", "0"}), CLI::ParseError);
 }
 
-TEST_F(ReportCommand, HelpTeaches) {
+TEST_F(ReportCommand, HelpShowsExamples) {
   CLI::App app;
   add_report(app);
   const std::string help = app.get_subcommand("report")->help();

@@ -14,12 +14,12 @@
 namespace slip {
 namespace {
 
-using testing::House;
+using testing::LearnerSetup;
 using testing::stream;
 
 // A learner fixture whose drafts serve on a host-emulated device. Keeps the ids of the threads that packed versions.
-struct DeviceHouse : House {
-  DeviceHouse() {
+struct DeviceLearnerSetup : LearnerSetup {
+  DeviceLearnerSetup() {
     options.pack = [this](const ModelWeights& weights) {
       const std::lock_guard lock(mutex);
       packing.insert(std::this_thread::get_id());
@@ -52,56 +52,56 @@ bool is_image_of(const DeviceImage& image, const ModelWeights& weights) {
 
 // The version that this thread, in the engine's role, reads from the live draft was packed on the learner's thread.
 TEST(LearnerOfADevice, PublishesWhatIsPackedAndPacksOnItsOwnThread) {
-  DeviceHouse house;
-  auto learner = house.make_learner(*house.governor);
+  DeviceLearnerSetup setup;
+  auto learner = setup.make_learner(*setup.governor);
   learner->start();
   std::uint64_t first = 1;
   for (; first < 161; first += 8) {
     stream(*learner, first, 8);
-    const auto live = house.live_draft->get();
+    const auto live = setup.live_draft->get();
     ASSERT_NE(live->image, nullptr) << "version " << live->number;
     ASSERT_TRUE(is_image_of(*live->image, *live->weights)) << "version " << live->number;
   }
   learner->stop();
-  const auto n_published = static_cast<int>(house.notebook.count("publish"));
+  const auto n_published = static_cast<int>(setup.recorded.count("publish"));
   EXPECT_GE(n_published, 1);
-  EXPECT_EQ(house.n_packed, n_published) << "candidates that serve nothing are not packed";
-  ASSERT_EQ(house.packing.size(), 1U);
-  EXPECT_FALSE(house.packing.contains(std::this_thread::get_id()));
+  EXPECT_EQ(setup.n_packed, n_published) << "candidates that serve nothing are not packed";
+  ASSERT_EQ(setup.packing.size(), 1U);
+  EXPECT_FALSE(setup.packing.contains(std::this_thread::get_id()));
 }
 
 // On a rollback the older version's image still exists, or was made when the watch began.
 TEST(LearnerOfADevice, ARollbackIsPackedToo) {
-  DeviceHouse house;
-  const auto good = learn_first(house);
-  house.live_draft->set(house.adopt("sql", 77, good->number));
+  DeviceLearnerSetup setup;
+  const auto good = learn_first(setup);
+  setup.live_draft->set(setup.adopt("sql", 77, good->number));
   auto no_training = make_steps_per_request_governor(0);
-  auto learner = house.make_learner(*no_training);
+  auto learner = setup.make_learner(*no_training);
   learner->start();
   stream(*learner, 2001, 32);
   learner->stop();
-  ASSERT_EQ(house.notebook.count("rollback"), 1U);
-  const auto live = house.live_draft->get();
+  ASSERT_EQ(setup.recorded.count("rollback"), 1U);
+  const auto live = setup.live_draft->get();
   EXPECT_EQ(live->number, good->number);
   ASSERT_NE(live->image, nullptr);
   EXPECT_TRUE(is_image_of(*live->image, *live->weights));
-  EXPECT_FALSE(house.packing.contains(std::this_thread::get_id()));
+  EXPECT_FALSE(setup.packing.contains(std::this_thread::get_id()));
 }
 
 // If there is no memory for the image, the publication fails as on a full disk, and the next candidate tries again.
 TEST(LearnerOfADevice, WhatCannotBePackedIsNotPublished) {
-  DeviceHouse house;
-  house.options.pack = [](const ModelWeights&) -> std::shared_ptr<const DeviceImage> {
+  DeviceLearnerSetup setup;
+  setup.options.pack = [](const ModelWeights&) -> std::shared_ptr<const DeviceImage> {
     throw Error(ErrorCode::kTooLarge, "no room");
   };
-  auto learner = house.make_learner(*house.governor);
+  auto learner = setup.make_learner(*setup.governor);
   learner->start();
   stream(*learner, 1, 160);
   learner->stop();
-  EXPECT_EQ(house.notebook.count("publish"), 0U);
-  EXPECT_EQ(house.live_draft->get()->number, 0U);
-  EXPECT_FALSE(house.store.current("sql").has_value());
-  const auto decisions = house.notebook.decisions();
+  EXPECT_EQ(setup.recorded.count("publish"), 0U);
+  EXPECT_EQ(setup.live_draft->get()->number, 0U);
+  EXPECT_FALSE(setup.store.current("sql").has_value());
+  const auto decisions = setup.recorded.decisions();
   EXPECT_TRUE(std::any_of(decisions.begin(), decisions.end(), [](const CanaryDecision& decision) {
     return decision.kind == "refuse" && decision.verdict.reason.find("no room") != std::string::npos;
   }));

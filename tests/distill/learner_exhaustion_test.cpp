@@ -16,8 +16,8 @@ namespace slip {
 namespace {
 
 using testing::answered;
-using testing::House;
 using testing::kPatienceUs;
+using testing::LearnerSetup;
 using testing::tell;
 using testing::until_failure;
 
@@ -38,8 +38,8 @@ class LearnerExhaustion : public ::testing::Test {
   // Learns from kAnswers answers while the n-th allocation fails, then from as many others. Returns the allocations.
   int learn(int n) {
     last_id_ = 0;
-    House house;
-    auto learner = house.make_learner(*house.governor);
+    LearnerSetup setup;
+    auto learner = setup.make_learner(*setup.governor);
     until_failure = n;
     learner->start();
     tell_more(*learner);
@@ -48,10 +48,10 @@ class LearnerExhaustion : public ::testing::Test {
     // Training that has failed is tried again after a second.
     for (int i = 0; i < 500 && learner->failing(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     EXPECT_FALSE(learner->failing()) << "n = " << n;
-    for (int i = 0; i < 4 && house.notebook.count("publish") == 0; ++i) tell_more(*learner);
+    for (int i = 0; i < 4 && setup.recorded.count("publish") == 0; ++i) tell_more(*learner);
     learner->stop();
-    EXPECT_GE(house.replay.records("sql"), last_id_ - 1) << "n = " << n;
-    EXPECT_GE(house.notebook.count("publish"), 1U) << "n = " << n;
+    EXPECT_GE(setup.replay.records("sql"), last_id_ - 1) << "n = " << n;
+    EXPECT_GE(setup.recorded.count("publish"), 1U) << "n = " << n;
     return allocations;
   }
 

@@ -23,7 +23,7 @@ namespace slip::testing {
 inline constexpr std::int64_t kPatienceUs = 60'000'000;
 
 // Keeps the learner's decisions.
-class Notebook final : public DecisionSink {
+class RecordedDecisions final : public DecisionSink {
  public:
   void on_decision(const CanaryDecision& decision) noexcept override {
     const std::lock_guard lock(mutex_);
@@ -92,10 +92,10 @@ class GrantsOnDemand final : public Governor {
 };
 
 // A data directory with a base draft in its store, as `serve` sets one up.
-class House {
+class LearnerSetup {
  public:
   // `replay_bytes`: replay's byte budget per topic.
-  explicit House(std::uint64_t replay_bytes = ReplayOptions{}.max_bytes_per_topic)
+  explicit LearnerSetup(std::uint64_t replay_bytes = ReplayOptions{}.max_bytes_per_topic)
       : store(folder.path() / "drafts"), replay(replay_options(replay_bytes)) {
     options.trainer.learning_rate = 5e-3;
     options.steps_between_candidates = 8;
@@ -130,7 +130,7 @@ class House {
   }
   std::unique_ptr<Learner> make_learner(Governor& policy) {
     return std::make_unique<Learner>(options, topics, std::vector<std::shared_ptr<LiveDraft>>{nullptr, live_draft},
-                                     base, store, replay, policy, notebook);
+                                     base, store, replay, policy, recorded);
   }
   ReplayOptions replay_options(std::uint64_t bytes_per_topic = ReplayOptions{}.max_bytes_per_topic) const {
     ReplayOptions given;
@@ -155,7 +155,7 @@ class House {
   ReplayBuffer replay;
   TopicTable topics{{{"sql", {}}}};
   LearnerOptions options;
-  Notebook notebook;
+  RecordedDecisions recorded;
   std::unique_ptr<Governor> governor = make_steps_per_request_governor(1.0);
   std::shared_ptr<const DraftVersion> base;
   std::shared_ptr<LiveDraft> live_draft;
@@ -199,12 +199,12 @@ inline void stream(Learner& learner, std::uint64_t first_id, int n) {
 }
 
 // A learner of its own learns from answers 1 to `n` and stops. Returns the version that then serves.
-inline std::shared_ptr<const DraftVersion> learn_first(House& house, int n = 160) {
-  auto learner = house.make_learner(*house.governor);
+inline std::shared_ptr<const DraftVersion> learn_first(LearnerSetup& setup, int n = 160) {
+  auto learner = setup.make_learner(*setup.governor);
   learner->start();
   stream(*learner, 1, n);
   learner->stop();
-  return house.live_draft->get();
+  return setup.live_draft->get();
 }
 
 }  // namespace slip::testing

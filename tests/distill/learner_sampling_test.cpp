@@ -16,8 +16,8 @@ namespace slip {
 namespace {
 
 using testing::answered;
-using testing::House;
 using testing::kPatienceUs;
+using testing::LearnerSetup;
 using testing::tell;
 
 // Grants every unit, and says what the test tells it of the engine and of the topic.
@@ -40,8 +40,8 @@ class LearnerSampling : public ::testing::Test {
  protected:
   // The learner asks this instead of an engine, which answers at once.
   void start(std::int32_t n_answers) {
-    house.options.sampled_answers = n_answers;
-    house.options.answer_again = [this](Request request) {
+    setup.options.sampled_answers = n_answers;
+    setup.options.answer_again = [this](Request request) {
       const std::lock_guard lock(mutex_);
       if (refuses) {
         ++n_refused;
@@ -51,7 +51,7 @@ class LearnerSampling : public ::testing::Test {
       if (holds) return held_.push_back(std::move(request));
       answer(request);
     };
-    learner = house.make_learner(governor);
+    learner = setup.make_learner(governor);
     learner->start();
   }
   void answer(const Request& request) {
@@ -81,7 +81,7 @@ class LearnerSampling : public ::testing::Test {
     return std::exchange(held_, {});
   }
 
-  House house;
+  LearnerSetup setup;
   Leisure governor;
   std::unique_ptr<Learner> learner;
   std::atomic<bool> refuses{false}, holds{false};
@@ -101,8 +101,8 @@ TEST_F(LearnerSampling, EachPromptIsAnsweredAsOftenAsConfigured) {
   EXPECT_GE(times.size(), 3U) << "a tenth of the prompts is held out";
   for (const auto& [call, n] : times) EXPECT_EQ(n, 3) << call;
   EXPECT_EQ(governor.answers_seen, 5 + 3 * times.size());
-  EXPECT_EQ(house.replay.records("sql"), 5 + 3 * times.size());
-  const LearningFigures figures = house.notebook.figures();
+  EXPECT_EQ(setup.replay.records("sql"), 5 + 3 * times.size());
+  const LearningFigures figures = setup.recorded.figures();
   EXPECT_EQ(figures.topics[0].requests, 5U);
   EXPECT_EQ(figures.topics[0].sampled_answers, 3 * times.size());
 }
@@ -112,7 +112,7 @@ TEST_F(LearnerSampling, SampledAnswersAreNeverScored) {
   clients_ask(1, 6);
   learner->stop();
   EXPECT_GT(n_asked(), 0);
-  EXPECT_EQ(house.notebook.scores().size(), 6U);
+  EXPECT_EQ(setup.recorded.scores().size(), 6U);
 }
 
 TEST_F(LearnerSampling, OnlyAfterASecondWithoutARequest) {
@@ -170,7 +170,7 @@ TEST_F(LearnerSampling, HeldOutPromptsAreNotAsked) {
   start(1);
   clients_ask(1, 60);
   learner->stop();
-  const auto heldout = house.replay.heldout("sql", 100);
+  const auto heldout = setup.replay.heldout("sql", 100);
   ASSERT_GT(heldout.size(), 0U);
   for (const ReplayRecord& record : heldout) {
     EXPECT_FALSE(record.sampled);
@@ -200,7 +200,7 @@ TEST_F(LearnerSampling, AnAnswerThatWasAskedForBeforeAPurgeIsNotKept) {
   for (const Request& request : requests) answer(request);
   settle();
   learner->stop();
-  EXPECT_EQ(house.replay.records("sql"), 2U);
+  EXPECT_EQ(setup.replay.records("sql"), 2U);
 }
 
 }  // namespace

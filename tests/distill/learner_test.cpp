@@ -23,48 +23,48 @@ namespace {
 
 using testing::all_records;
 using testing::answered;
-using testing::House;
 using testing::kPatienceUs;
 using testing::kTinyVocab;
+using testing::LearnerSetup;
 using testing::stream;
 using testing::tell;
 
 TEST(Learner, LearnsPublishesAndServesWhatItLearned) {
-  House house;
-  const double before = house.alpha(*house.base->weights);
-  auto learner = house.make_learner(*house.governor);
+  LearnerSetup setup;
+  const double before = setup.alpha(*setup.base->weights);
+  auto learner = setup.make_learner(*setup.governor);
   learner->start();
   stream(*learner, 1, 160);
   learner->stop();
-  const auto live = house.live_draft->get();
+  const auto live = setup.live_draft->get();
   EXPECT_LT(before, 0.3);
-  EXPECT_GT(house.alpha(*live->weights), before + 0.3);
-  EXPECT_GE(house.notebook.count("publish"), 1U);
+  EXPECT_GT(setup.alpha(*live->weights), before + 0.3);
+  EXPECT_GE(setup.recorded.count("publish"), 1U);
   // The store, the live draft and the ledger say the same.
-  const auto current = house.store.current("sql");
+  const auto current = setup.store.current("sql");
   ASSERT_TRUE(current.has_value());
   EXPECT_EQ(current->version, live->number);
-  EXPECT_EQ(house.notebook.published().back().version, live->number);
-  const DraftMeta first = house.notebook.published().front();
-  EXPECT_EQ(first.parent, house.base->number);
+  EXPECT_EQ(setup.recorded.published().back().version, live->number);
+  const DraftMeta first = setup.recorded.published().front();
+  EXPECT_EQ(first.parent, setup.base->number);
   EXPECT_EQ(first.topic, "sql");
   EXPECT_EQ(first.reason, "canary");
   EXPECT_GT(first.optimizer_steps, 0U);
   EXPECT_GT(first.trained_requests, 0U);
   EXPECT_GT(first.heldout_alpha, first.heldout_alpha_before);
-  EXPECT_TRUE(std::filesystem::exists(house.store.folder("sql", first.version) / "tokenizer.json"));
+  EXPECT_TRUE(std::filesystem::exists(setup.store.folder("sql", first.version) / "tokenizer.json"));
   // Every request is scored on the same text by the live draft and the base draft.
-  const auto scores = house.notebook.scores();
+  const auto scores = setup.recorded.scores();
   EXPECT_EQ(scores.size(), 160U);
   EXPECT_GT(scores.back().live.alpha(), scores.back().base.alpha());
   EXPECT_EQ(scores.back().version, live->number);
   EXPECT_EQ(learner->dropped(), 0U);
-  EXPECT_EQ(house.replay.records("sql"), 160U);
+  EXPECT_EQ(setup.replay.records("sql"), 160U);
 }
 
 TEST(Learner, APurgeReachesWhatHasJustFinishedAndWhatStillRuns) {
-  House house;
-  auto learner = house.make_learner(*house.governor);
+  LearnerSetup setup;
+  auto learner = setup.make_learner(*setup.governor);
   learner->start();
   for (std::uint64_t id = 1; id <= 6; ++id) tell(*learner, answered(id));
   EXPECT_EQ(learner->purge({.calls = {RequestId{6}}}), 1U) << "its end was told a moment ago";
@@ -87,15 +87,15 @@ TEST(Learner, APurgeReachesWhatHasJustFinishedAndWhatStillRuns) {
   learner->observations().finish(running.request, /*completed=*/true);
   ASSERT_TRUE(learner->wait_idle(kPatienceUs));
   learner->stop();
-  EXPECT_EQ(house.replay.records("sql"), 5U) << "what ran when its tenant was purged is not kept either";
+  EXPECT_EQ(setup.replay.records("sql"), 5U) << "what ran when its tenant was purged is not kept either";
   EXPECT_EQ(learner->purge({.calls = {RequestId{1}}}), 1U) << "after its end too";
-  EXPECT_EQ(house.replay.records("sql"), 4U);
+  EXPECT_EQ(setup.replay.records("sql"), 4U);
 }
 
 // A record was dated when the learner took it in: a purge of all that had finished passed by what still waited for it.
 TEST(Learner, APurgeByTimeReachesWhatFinishedBefore) {
-  House house;
-  auto learner = house.make_learner(*house.governor);
+  LearnerSetup setup;
+  auto learner = setup.make_learner(*setup.governor);
   for (std::uint64_t id = 1; id <= 6; ++id) tell(*learner, answered(id));
   const std::int64_t now_us = wall_us() + 1;
   while (wall_us() <= now_us) {
@@ -105,13 +105,13 @@ TEST(Learner, APurgeByTimeReachesWhatFinishedBefore) {
   tell(*learner, answered(7));
   EXPECT_EQ(learner->purge({.before_us = now_us}), 0U) << "it finished later";
   learner->stop();
-  EXPECT_EQ(house.replay.records("sql"), 1U);
+  EXPECT_EQ(setup.replay.records("sql"), 1U);
 }
 
 // All choices and prompts of one call are purged by the id that its client saw.
 TEST(Learner, RecordsAreKeptUnderTheirCall) {
-  House house;
-  auto learner = house.make_learner(*house.governor);
+  LearnerSetup setup;
+  auto learner = setup.make_learner(*setup.governor);
   learner->start();
   for (std::uint64_t id = 1; id <= 4; ++id) {
     ReplayRecord record = answered(id);
@@ -134,12 +134,12 @@ TEST(Learner, RecordsAreKeptUnderTheirCall) {
   EXPECT_EQ(learner->purge({.calls = {RequestId{102}}}), 0U) << "no id that a client saw";
   EXPECT_EQ(learner->purge({.calls = {RequestId{101}}}), 2U);
   learner->stop();
-  EXPECT_EQ(house.replay.records("sql"), 2U);
+  EXPECT_EQ(setup.replay.records("sql"), 2U);
 }
 
 TEST(Learner, SwitchedOffItKeepsNothingAndGoesOnWhenSwitchedOn) {
-  House house;
-  auto learner = house.make_learner(*house.governor);
+  LearnerSetup setup;
+  auto learner = setup.make_learner(*setup.governor);
   learner->start();
   stream(*learner, 1, 16);
   learner->set_enabled(false);
@@ -148,33 +148,33 @@ TEST(Learner, SwitchedOffItKeepsNothingAndGoesOnWhenSwitchedOn) {
   learner->set_enabled(true);
   stream(*learner, 65, 16);
   learner->stop();
-  EXPECT_EQ(house.replay.records("sql"), 32U);
-  EXPECT_EQ(house.notebook.scores().size(), 32U);
+  EXPECT_EQ(setup.replay.records("sql"), 32U);
+  EXPECT_EQ(setup.recorded.scores().size(), 32U);
 }
 
 TEST(Learner, ALowDiskPausesItCountsWhatIsLostAndRoomLetsItGoOn) {
-  House house;
+  LearnerSetup setup;
   std::atomic<std::uint64_t> free_bytes{50};
-  house.options.disk = std::make_shared<DiskSpace>(house.folder.path(), 100, [&] { return free_bytes.load(); });
-  auto learner = house.make_learner(*house.governor);
+  setup.options.disk = std::make_shared<DiskSpace>(setup.folder.path(), 100, [&] { return free_bytes.load(); });
+  auto learner = setup.make_learner(*setup.governor);
   learner->start();
   stream(*learner, 1, 16);
   EXPECT_GT(learner->dropped(), 0U);
-  EXPECT_EQ(house.notebook.scores().size(), 16U) << "the live version stays under watch";
-  EXPECT_EQ(house.notebook.figures().topics[0].optimizer_steps, 0U);
+  EXPECT_EQ(setup.recorded.scores().size(), 16U) << "the live version stays under watch";
+  EXPECT_EQ(setup.recorded.figures().topics[0].optimizer_steps, 0U);
   const std::uint64_t lost = learner->dropped();
   free_bytes = 1000;
-  house.options.disk->set_least(100);
+  setup.options.disk->set_least(100);
   stream(*learner, 17, 16);
   learner->stop();
   EXPECT_EQ(learner->dropped(), lost);
-  EXPECT_EQ(house.replay.records("sql"), 16U);
-  EXPECT_EQ(house.notebook.scores().size(), 32U);
+  EXPECT_EQ(setup.replay.records("sql"), 16U);
+  EXPECT_EQ(setup.recorded.scores().size(), 32U);
 }
 
 TEST(Learner, ARecordThatTheDiskRefusesIsCountedAndTheNextIsKept) {
-  House house;
-  auto learner = house.make_learner(*house.governor);
+  LearnerSetup setup;
+  auto learner = setup.make_learner(*setup.governor);
   learner->start();
   ::testing::internal::CaptureStderr();
   arm_fail_point("replay.append.write:8:enospc");
@@ -187,24 +187,24 @@ TEST(Learner, ARecordThatTheDiskRefusesIsCountedAndTheNextIsKept) {
   learner->stop();
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("records are kept again"), std::string::npos) << said;
-  EXPECT_EQ(house.replay.records("sql"), 15U);
+  EXPECT_EQ(setup.replay.records("sql"), 15U);
 }
 
 // One step per request: a count of 80 after the restart shows that the optimizer's state was loaded.
 TEST(Learner, ARestartGoesOnWhereItStopped) {
-  House house;
-  learn_first(house, 40);
-  EXPECT_TRUE(std::filesystem::exists(house.options.optimizer_folder / "sql.opt"));
-  const auto current = house.store.current("sql");
+  LearnerSetup setup;
+  learn_first(setup, 40);
+  EXPECT_TRUE(std::filesystem::exists(setup.options.optimizer_folder / "sql.opt"));
+  const auto current = setup.store.current("sql");
   ASSERT_TRUE(current.has_value());
   EXPECT_LE(current->optimizer_steps, 40U);
-  house.live_draft = std::make_shared<LiveDraft>(DraftId{1}, "sql", house.load("sql", current->version));
-  auto learner = house.make_learner(*house.governor);
+  setup.live_draft = std::make_shared<LiveDraft>(DraftId{1}, "sql", setup.load("sql", current->version));
+  auto learner = setup.make_learner(*setup.governor);
   learner->start();
   stream(*learner, 5001, 40);
   learner->stop();
-  EXPECT_EQ(house.replay.records("sql"), 80U);
-  std::ifstream lineage(house.options.optimizer_folder / "sql.lineage");
+  EXPECT_EQ(setup.replay.records("sql"), 80U);
+  std::ifstream lineage(setup.options.optimizer_folder / "sql.lineage");
   std::string magic, source;
   std::uint64_t version = 0, steps_before = 0, steps = 0;
   ASSERT_TRUE(lineage >> magic >> source >> version >> steps_before >> steps);
@@ -214,13 +214,13 @@ TEST(Learner, ARestartGoesOnWhereItStopped) {
 
 // Regression: all training since the last publication was lost.
 TEST(Learner, ACrashLosesNoMoreTrainingThanTold) {
-  House house;
-  house.options.save_us = 1;
-  auto learner = house.make_learner(*house.governor);
+  LearnerSetup setup;
+  setup.options.save_us = 1;
+  auto learner = setup.make_learner(*setup.governor);
   learner->start();
   stream(*learner, 1, 16);
   const auto saved_by = monotonic_us() + kPatienceUs;
-  const auto state = house.options.optimizer_folder / "sql.lineage";
+  const auto state = setup.options.optimizer_folder / "sql.lineage";
   while (!std::filesystem::exists(state) && monotonic_us() < saved_by) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
@@ -230,15 +230,15 @@ TEST(Learner, ACrashLosesNoMoreTrainingThanTold) {
 
 // Regression: a disk error at the start ended learning until the service was restarted.
 TEST(Learner, ADiskErrorAtTheStartIsSaidOnceAndTriedAgain) {
-  House house;
-  std::ofstream(house.options.optimizer_folder) << "in the way";
-  auto learner = house.make_learner(*house.governor);
+  LearnerSetup setup;
+  std::ofstream(setup.options.optimizer_folder) << "in the way";
+  auto learner = setup.make_learner(*setup.governor);
   ::testing::internal::CaptureStderr();
   learner->start();
   for (int i = 0; i < 6000 && !learner->failing(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_TRUE(learner->failing());
   EXPECT_EQ(learner->purge({.calls = {RequestId{1}}}), 0U) << "it is no obstacle to a purge";
-  std::filesystem::remove(house.options.optimizer_folder);
+  std::filesystem::remove(setup.options.optimizer_folder);
   stream(*learner, 1, 32);
   learner->stop();
   const std::string said = ::testing::internal::GetCapturedStderr();
@@ -246,12 +246,12 @@ TEST(Learner, ADiskErrorAtTheStartIsSaidOnceAndTriedAgain) {
   ASSERT_NE(first, std::string::npos) << said;
   EXPECT_EQ(said.find("cannot begin", first + 20), std::string::npos) << said;
   EXPECT_NE(said.find("learning has begun, after failures: "), std::string::npos) << said;
-  EXPECT_GT(house.notebook.figures().topics.at(0).optimizer_steps, 0U);
+  EXPECT_GT(setup.recorded.figures().topics.at(0).optimizer_steps, 0U);
 }
 
-TEST(Learner, CancelledRequestsAndOtherTopicsTeachNothing) {
-  House house;
-  auto learner = house.make_learner(*house.governor);
+TEST(Learner, CancelledRequestsAndOtherTopicsAreNotLearnedFrom) {
+  LearnerSetup setup;
+  auto learner = setup.make_learner(*setup.governor);
   learner->start();
   for (std::uint64_t id = 1; id <= 20; ++id) tell(*learner, answered(id), /*completed=*/false);
   for (std::uint64_t id = 21; id <= 40; ++id) tell(*learner, answered(id), true, /*topic=*/9);
@@ -260,15 +260,15 @@ TEST(Learner, CancelledRequestsAndOtherTopicsTeachNothing) {
   tell(*learner, strange);
   ASSERT_TRUE(learner->wait_idle(kPatienceUs));
   learner->stop();
-  EXPECT_EQ(house.replay.stats().records, 0U);
-  EXPECT_TRUE(house.notebook.scores().empty());
+  EXPECT_EQ(setup.replay.stats().records, 0U);
+  EXPECT_TRUE(setup.recorded.scores().empty());
 }
 
 // The learner is never started, which looks to the engine like a hanging learner thread.
 TEST(Learner, AStoppedConsumerNeverBlocksTheEngineAndDropsAreCounted) {
-  House house;
-  house.options.queue_observations = 256;
-  auto learner = house.make_learner(*house.governor);
+  LearnerSetup setup;
+  setup.options.queue_observations = 256;
+  auto learner = setup.make_learner(*setup.governor);
   const std::int64_t begin = monotonic_us();
   for (std::uint64_t id = 1; id <= 400; ++id) tell(*learner, answered(id));
   EXPECT_LT(monotonic_us() - begin, 5'000'000);
@@ -277,17 +277,17 @@ TEST(Learner, AStoppedConsumerNeverBlocksTheEngineAndDropsAreCounted) {
   ASSERT_TRUE(learner->wait_idle(kPatienceUs));
   learner->stop();
   // Each of the newest requests gives a whole record or none.
-  EXPECT_GT(house.replay.records("sql"), 0U);
-  for (const ReplayRecord& record : all_records(house.replay, "sql")) {
+  EXPECT_GT(setup.replay.records("sql"), 0U);
+  for (const ReplayRecord& record : all_records(setup.replay, "sql")) {
     EXPECT_EQ(record.tokens, answered(record.request.value).tokens);
   }
 }
 
 TEST(Learner, StopsAtOnceAndTwice) {
-  House house;
-  auto learner = house.make_learner(*house.governor);
+  LearnerSetup setup;
+  auto learner = setup.make_learner(*setup.governor);
   learner->stop();
-  learner = house.make_learner(*house.governor);
+  learner = setup.make_learner(*setup.governor);
   learner->start();
   std::thread engine([&] {
     for (std::uint64_t id = 1; id <= 200; ++id) tell(*learner, answered(id));
@@ -317,9 +317,9 @@ class Notes final : public Governor {
 
 // Without cores the learner's thread may wait for seconds until it can ask for its next unit.
 TEST(Learner, AsksForTheNextUnitBeforeItGivesItsCoresBack) {
-  House house;
+  LearnerSetup setup;
   Notes notes;
-  auto learner = house.make_learner(notes);
+  auto learner = setup.make_learner(notes);
   learner->start();
   for (std::uint64_t id = 1; id <= 30; ++id) tell(*learner, answered(id));
   EXPECT_TRUE(learner->wait_idle(kPatienceUs));
@@ -378,10 +378,10 @@ class WatchesWrites final : public Governor {
 
 // Regression: the optimizer state was copied and synced to disk while a unit held the engine's cores.
 TEST(Learner, CoresAreGivenBackBeforeASave) {
-  House house;
-  house.options.save_us = 0;  // a save is due every second
-  WatchesWrites governor({house.options.optimizer_folder / "sql.lineage"}, /*steps_per_request=*/1e6);
-  auto learner = house.make_learner(governor);
+  LearnerSetup setup;
+  setup.options.save_us = 0;  // a save is due every second
+  WatchesWrites governor({setup.options.optimizer_folder / "sql.lineage"}, /*steps_per_request=*/1e6);
+  auto learner = setup.make_learner(governor);
   learner->start();
   for (std::uint64_t id = 1; id <= 16; ++id) tell(*learner, answered(id));
   const std::int64_t until_us = monotonic_us() + kPatienceUs;
@@ -393,9 +393,9 @@ TEST(Learner, CoresAreGivenBackBeforeASave) {
 
 // Regression: a new version was written and synced to disk within the unit that scored the last record.
 TEST(Learner, CoresAreGivenBackBeforeAPublication) {
-  House house;
-  WatchesWrites governor({house.store.folder("sql", 1).parent_path() / "CURRENT"}, /*steps_per_request=*/1);
-  auto learner = house.make_learner(governor);
+  LearnerSetup setup;
+  WatchesWrites governor({setup.store.folder("sql", 1).parent_path() / "CURRENT"}, /*steps_per_request=*/1);
+  auto learner = setup.make_learner(governor);
   learner->start();
   stream(*learner, 1, 160);
   learner->stop();
@@ -405,16 +405,16 @@ TEST(Learner, CoresAreGivenBackBeforeAPublication) {
 
 // A unit is only done when the governor allows it.
 TEST(Learner, NothingIsScoredOrTrainedWithoutLeaveButRecordsAreKept) {
-  House house;
+  LearnerSetup setup;
   testing::GrantsOnDemand governor(/*trains=*/true);
-  auto learner = house.make_learner(governor);
+  auto learner = setup.make_learner(governor);
   learner->start();
   for (std::uint64_t id = 1; id <= 30; ++id) tell(*learner, answered(id));
   EXPECT_FALSE(learner->wait_idle(300'000));
   learner->stop();
-  EXPECT_EQ(house.replay.records("sql"), 30U);
-  EXPECT_TRUE(house.notebook.scores().empty());
-  EXPECT_TRUE(house.notebook.decisions().empty());
+  EXPECT_EQ(setup.replay.records("sql"), 30U);
+  EXPECT_TRUE(setup.recorded.scores().empty());
+  EXPECT_TRUE(setup.recorded.decisions().empty());
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace slip {
 namespace {
 
-using testing::House;
+using testing::LearnerSetup;
 using testing::stream;
 
 // A pool like the engine's that measures the CPU time of its second worker.
@@ -54,17 +54,17 @@ class EnginesPool {
 constexpr std::int64_t kResting = 5'000;  // µs: what going to sleep takes, many times over
 
 TEST(LearnerThreads, TrainingLeavesTheEnginesPoolAlone) {
-  House house;
-  house.options.cores = 2;
-  house.options.trainer.threads = 2;
+  LearnerSetup setup;
+  setup.options.cores = 2;
+  setup.options.trainer.threads = 2;
   const EnginesPool engine;
   ASSERT_TRUE(engine.clock_known());
   const std::int64_t before_us = engine.worker_us();
-  auto learner = house.make_learner(*house.governor);
+  auto learner = setup.make_learner(*setup.governor);
   learner->start();
   stream(*learner, 1, 32);
   learner->stop();
-  EXPECT_GT(house.notebook.scores().size(), 0U);
+  EXPECT_GT(setup.recorded.scores().size(), 0U);
   EXPECT_LT(engine.worker_us() - before_us, kResting);
 }
 

@@ -27,13 +27,13 @@ namespace {
 
 using testing::answered;
 using testing::GrantsOnDemand;
-using testing::House;
 using testing::kPatienceUs;
+using testing::LearnerSetup;
 using testing::stream;
 using testing::tell;
 
 // A learner fixture with a second topic.
-class TwoTopics : public House {
+class TwoTopics : public LearnerSetup {
  public:
   TwoTopics() {
     topics = TopicTable({{"sql", {}}, {"math", {}}});
@@ -49,7 +49,7 @@ class TwoTopics : public House {
   std::unique_ptr<Learner> learner_of_both(Governor& policy) {
     return std::make_unique<Learner>(options, topics,
                                      std::vector<std::shared_ptr<LiveDraft>>{nullptr, live_draft, other}, base, store,
-                                     replay, policy, notebook);
+                                     replay, policy, recorded);
   }
   // 8 requests of one topic and then 8 of the other, so that topics change with every batch.
   void stream_both(Learner& learner, std::uint64_t first_id, int rounds) {
@@ -70,14 +70,14 @@ class TwoTopics : public House {
 };
 
 TEST(LearningLoop, BothTopicsArePublished) {
-  TwoTopics house;
-  auto learner = house.learner_of_both(*house.governor);
+  TwoTopics setup;
+  auto learner = setup.learner_of_both(*setup.governor);
   learner->start();
-  house.stream_both(*learner, 1, 16);
+  setup.stream_both(*learner, 1, 16);
   learner->stop();
-  EXPECT_GT(house.alpha(*house.live_draft->get()->weights), house.alpha(*house.base->weights) + 0.3);
-  EXPECT_GT(house.alpha(*house.other->get()->weights), house.alpha(*house.base->weights) + 0.3);
-  const LearningFigures figures = house.notebook.figures();
+  EXPECT_GT(setup.alpha(*setup.live_draft->get()->weights), setup.alpha(*setup.base->weights) + 0.3);
+  EXPECT_GT(setup.alpha(*setup.other->get()->weights), setup.alpha(*setup.base->weights) + 0.3);
+  const LearningFigures figures = setup.recorded.figures();
   ASSERT_EQ(figures.topics.size(), 2U);
   for (const TopicLearning& topic : figures.topics) {
     EXPECT_EQ(topic.requests, 128U) << topic.topic;
@@ -94,40 +94,40 @@ TEST(LearningLoop, BothTopicsArePublished) {
 TEST(LearningLoop, ARestartBetweenPublicationsContinuesBothOptimizersBitForBit) {
   std::string sql, math;
   {
-    TwoTopics house;
-    auto learner = house.learner_of_both(*house.governor);
+    TwoTopics setup;
+    auto learner = setup.learner_of_both(*setup.governor);
     learner->start();
-    house.stream_both(*learner, 1, 12);
+    setup.stream_both(*learner, 1, 12);
     learner->stop();
-    ASSERT_GE(house.notebook.count("publish"), 2U);
-    sql = house.state_of("sql");
-    math = house.state_of("math");
+    ASSERT_GE(setup.recorded.count("publish"), 2U);
+    sql = setup.state_of("sql");
+    math = setup.state_of("math");
   }
-  TwoTopics house;
+  TwoTopics setup;
   for (std::uint64_t first_id = 1; first_id < 12 * 16; first_id += 4 * 16) {
-    house.live_draft = std::make_shared<LiveDraft>(DraftId{1}, "sql", house.version_of(DraftId{1}, "sql"));
-    house.other = std::make_shared<LiveDraft>(DraftId{2}, "math", house.version_of(DraftId{2}, "math"));
-    auto learner = house.learner_of_both(*house.governor);
+    setup.live_draft = std::make_shared<LiveDraft>(DraftId{1}, "sql", setup.version_of(DraftId{1}, "sql"));
+    setup.other = std::make_shared<LiveDraft>(DraftId{2}, "math", setup.version_of(DraftId{2}, "math"));
+    auto learner = setup.learner_of_both(*setup.governor);
     learner->start();
-    house.stream_both(*learner, first_id, 4);
+    setup.stream_both(*learner, first_id, 4);
     learner->stop();
   }
-  EXPECT_TRUE(house.state_of("sql") == sql);
-  EXPECT_TRUE(house.state_of("math") == math);
+  EXPECT_TRUE(setup.state_of("sql") == sql);
+  EXPECT_TRUE(setup.state_of("math") == math);
 }
 
-// A loop of a house's only topic.
-LearningLoop make_loop(House& house, std::function<bool()> go_on) {
+// A loop of the setup's only topic.
+LearningLoop make_loop(LearnerSetup& setup, std::function<bool()> go_on) {
   const EarlierRecords none;
-  return LearningLoop({house.options,
-                       house.topics,
-                       {nullptr, house.live_draft},
-                       house.base,
-                       house.store,
-                       house.replay,
+  return LearningLoop({setup.options,
+                       setup.topics,
+                       {nullptr, setup.live_draft},
+                       setup.base,
+                       setup.store,
+                       setup.replay,
                        none,
-                       *house.governor,
-                       house.notebook,
+                       *setup.governor,
+                       setup.recorded,
                        std::move(go_on),
                        [] {}});
 }
@@ -135,15 +135,15 @@ LearningLoop make_loop(House& house, std::function<bool()> go_on) {
 // Regression: scoring that had failed was tried again at once, and each time the topic lost its trainer.
 TEST(LearningLoop, AfterAFailedScoreItsTopicWaits) {
   testing::TestClock clock(1);
-  House house;
-  DraftVersion broken = *house.base;
+  LearnerSetup setup;
+  DraftVersion broken = *setup.base;
   broken.weights = testing::broken_weights();
-  house.base = std::make_shared<const DraftVersion>(std::move(broken));
-  house.live_draft->set(house.under_own_name());
-  LearningLoop loop = make_loop(house, [] { return true; });
+  setup.base = std::make_shared<const DraftVersion>(std::move(broken));
+  setup.live_draft->set(setup.under_own_name());
+  LearningLoop loop = make_loop(setup, [] { return true; });
   for (std::uint64_t id = 1; id <= 16; ++id) {
     ReplayRecord record = answered(id);
-    record.sequence = house.replay.append(record);
+    record.sequence = setup.replay.append(record);
     loop.take({std::move(record), true, false, monotonic_us()});
   }
   ASSERT_EQ(loop.next_unit(/*may_train=*/true), LearningUnit::kScoring);
@@ -157,11 +157,11 @@ TEST(LearningLoop, AfterAFailedScoreItsTopicWaits) {
 
 // Regression: the time of abandoned steps, of failed ones and of exports was not counted.
 TEST(LearningLoop, AnAbandonedStepCountsAsTraining) {
-  House house;
-  LearningLoop loop = make_loop(house, [] { return false; });
+  LearnerSetup setup;
+  LearningLoop loop = make_loop(setup, [] { return false; });
   for (std::uint64_t id = 1; id <= 16; ++id) {
     ReplayRecord record = answered(id);
-    record.sequence = house.replay.append(record);
+    record.sequence = setup.replay.append(record);
     loop.take({std::move(record), true, false, monotonic_us()});
   }
   std::optional<LearningUnit> unit = loop.next_unit(/*may_train=*/true);
@@ -175,8 +175,8 @@ TEST(LearningLoop, AnAbandonedStepCountsAsTraining) {
 
 // Regression: 128 records waited whatever their length, and long answers to a busy service took gigabytes.
 TEST(LearningLoop, LongAnswersThatWaitAreDroppedBeforeThereAreMany) {
-  House house;
-  LearningLoop loop = make_loop(house, [] { return true; });
+  LearnerSetup setup;
+  LearningLoop loop = make_loop(setup, [] { return true; });
   for (std::uint64_t id = 1; id <= 3; ++id) {
     ReplayRecord record = answered(id);
     record.sequence = id;
@@ -220,9 +220,9 @@ class ShareReader final : public Governor {
 
 // The share was one of requests: a topic of many short answers was trained as if it took the target as long as others.
 TEST(LearningLoop, ATopicOfShortAnswersHasASmallShareOfTheSteps) {
-  TwoTopics house;
+  TwoTopics setup;
   ShareReader governor;
-  auto learner = house.learner_of_both(governor);
+  auto learner = setup.learner_of_both(governor);
   learner->start();
   for (std::uint64_t id = 1; id <= 40; ++id) {
     tell(*learner, answered(2 * id, 4, 32), true, 1);
@@ -252,9 +252,9 @@ class Observer final : public Governor {
 
 // Records that come one by one are scored in the engine's gaps; many at once are scored with a lease.
 TEST(LearningLoop, ALeaseIsAskedForOnlyWhenSeveralRecordsWait) {
-  House house;
+  LearnerSetup setup;
   Observer governor;
-  auto learner = house.make_learner(governor);
+  auto learner = setup.make_learner(governor);
   learner->start();
   const std::int64_t end_us = monotonic_us() + 3 * kPatienceUs;
   const auto wait_until = [&](const auto& reached) {
@@ -278,29 +278,29 @@ TEST(LearningLoop, ALeaseIsAskedForOnlyWhenSeveralRecordsWait) {
 // Regression: only exports replaced by a newer one became points of the curve, so a topic whose exports were all
 // published was predicted to rise as fast as at its start.
 TEST(LearningLoop, APublishedExportIsAPointOfTheLearningCurve) {
-  House house;
-  OneExport governor(static_cast<std::uint64_t>(house.options.steps_between_candidates));
-  auto learner = house.make_learner(governor);
+  LearnerSetup setup;
+  OneExport governor(static_cast<std::uint64_t>(setup.options.steps_between_candidates));
+  auto learner = setup.make_learner(governor);
   learner->start();
   stream(*learner, 1, 64);
   learner->stop();
-  ASSERT_EQ(house.notebook.count("publish"), 1U);
+  ASSERT_EQ(setup.recorded.count("publish"), 1U);
   EXPECT_GT(governor.curve.latest_steps(), 0);
 }
 
 // Regression: a restarted service took the topic for a new one whose draft is good already, and trained it no more.
 TEST(LearningLoop, ARestartKeepsTheLearningCurve) {
-  House house;
-  OneExport before(static_cast<std::uint64_t>(house.options.steps_between_candidates)), after(0);
-  auto learner = house.make_learner(before);
+  LearnerSetup setup;
+  OneExport before(static_cast<std::uint64_t>(setup.options.steps_between_candidates)), after(0);
+  auto learner = setup.make_learner(before);
   learner->start();
   stream(*learner, 1, 64);
   learner->stop();
   ASSERT_FALSE(before.curve.empty());
-  const auto current = house.store.current("sql");
+  const auto current = setup.store.current("sql");
   ASSERT_TRUE(current.has_value());
-  house.live_draft = std::make_shared<LiveDraft>(DraftId{1}, "sql", house.load("sql", current->version));
-  learner = house.make_learner(after);
+  setup.live_draft = std::make_shared<LiveDraft>(DraftId{1}, "sql", setup.load("sql", current->version));
+  learner = setup.make_learner(after);
   learner->start();
   stream(*learner, 5001, 2);
   learner->stop();
@@ -311,15 +311,15 @@ TEST(LearningLoop, ARestartKeepsTheLearningCurve) {
 // exported as often as a new one, and each export is a chance of a false publication.
 TEST(LearningLoop, AnOldTrainerExportsRarelyAfterARestartToo) {
   for (const int earlier_steps : {0, 60}) {
-    House house;
-    house.options.steps_between_candidates = 1;
+    LearnerSetup setup;
+    setup.options.steps_between_candidates = 1;
     {
       DraftSource base;
-      base.version = house.base;
-      base.name = house.base->name;
-      base.number = house.base->number;
-      base.folder = house.store.folder(base.name, base.number);
-      ResidentTrainers trainers({house.options.trainer, house.options.optimizer_folder});
+      base.version = setup.base;
+      base.name = setup.base->name;
+      base.number = setup.base->number;
+      base.folder = setup.store.folder(base.name, base.number);
+      ResidentTrainers trainers({setup.options.trainer, setup.options.optimizer_folder});
       DraftTrainer& trainer = trainers.take("sql", base);
       const ReplayRecord lesson = answered(1'000'000);
       for (int i = 0; i < earlier_steps; ++i) trainer.step(std::span(&lesson, 1));
@@ -327,58 +327,58 @@ TEST(LearningLoop, AnOldTrainerExportsRarelyAfterARestartToo) {
       trainers.save("sql");
     }
     OneExport governor(/*steps=*/2);
-    auto learner = house.make_learner(governor);
+    auto learner = setup.make_learner(governor);
     learner->start();
     stream(*learner, 1, 16);
     learner->stop();
-    const LearningFigures figures = house.notebook.figures();
+    const LearningFigures figures = setup.recorded.figures();
     ASSERT_EQ(figures.topics.at(0).optimizer_steps, 2U);
     EXPECT_EQ(figures.candidate_bytes > 0, earlier_steps == 0);
-    EXPECT_EQ(house.notebook.count("publish"), 0U) << "no request came after the steps";
+    EXPECT_EQ(setup.recorded.count("publish"), 0U) << "no request came after the steps";
   }
 }
 
 // Regression: steps on a topic's first batch alone overfitted it.
 TEST(LearningLoop, ATopicsFirstStepsWaitForTwoBatches) {
-  House house;
-  const auto batch = static_cast<std::uint64_t>(house.options.batch_requests);
-  auto learner = house.make_learner(*house.governor);
+  LearnerSetup setup;
+  const auto batch = static_cast<std::uint64_t>(setup.options.batch_requests);
+  auto learner = setup.make_learner(*setup.governor);
   learner->start();
   stream(*learner, 1, 2 * batch - 1);
   ASSERT_TRUE(learner->wait_idle(kPatienceUs));
-  EXPECT_EQ(house.notebook.figures().topics.at(0).optimizer_steps, 0U);
+  EXPECT_EQ(setup.recorded.figures().topics.at(0).optimizer_steps, 0U);
   stream(*learner, 2 * batch, 1);
   ASSERT_TRUE(learner->wait_idle(kPatienceUs));
   learner->stop();
-  EXPECT_GT(house.notebook.figures().topics.at(0).optimizer_steps, 0U);
+  EXPECT_GT(setup.recorded.figures().topics.at(0).optimizer_steps, 0U);
 }
 
 // Regression: a topic whose replay buffer holds less than two batches was never trained.
 TEST(LearningLoop, ASmallReplayBufferDoesNotKeepATopicFromItsFirstStep) {
-  House house(4 * bytes_of(answered(1)));
-  const auto batch = static_cast<std::uint64_t>(house.options.batch_requests);
-  auto learner = house.make_learner(*house.governor);
+  LearnerSetup setup(4 * bytes_of(answered(1)));
+  const auto batch = static_cast<std::uint64_t>(setup.options.batch_requests);
+  auto learner = setup.make_learner(*setup.governor);
   learner->start();
   stream(*learner, 1, 4 * batch);
   ASSERT_TRUE(learner->wait_idle(kPatienceUs));
   learner->stop();
-  EXPECT_LT(house.replay.records("sql"), kFirstBatches * batch);
-  EXPECT_GT(house.notebook.figures().topics.at(0).optimizer_steps, 0U);
+  EXPECT_LT(setup.replay.records("sql"), kFirstBatches * batch);
+  EXPECT_GT(setup.recorded.figures().topics.at(0).optimizer_steps, 0U);
 }
 
 // Regression: with memory for one trainer, a full disk at a change of topics deleted the state of the next topic.
 TEST(LearningLoop, AFullDiskWhileTrainersChangePlacesRestartsNobody) {
-  TwoTopics house;
-  house.options.memory_bytes = 1;
-  auto learner = house.learner_of_both(*house.governor);
+  TwoTopics setup;
+  setup.options.memory_bytes = 1;
+  auto learner = setup.learner_of_both(*setup.governor);
   learner->start();
-  house.stream_both(*learner, 1, 2);
+  setup.stream_both(*learner, 1, 2);
   arm_fail_point("optimizer.write:1:enospc");
-  house.stream_both(*learner, 1001, 1);
+  setup.stream_both(*learner, 1001, 1);
   arm_fail_point("");
-  house.stream_both(*learner, 2001, 2);
+  setup.stream_both(*learner, 2001, 2);
   learner->stop();
-  for (const TopicLearning& topic : house.notebook.figures().topics) EXPECT_EQ(topic.trainer_restarts, 0U);
+  for (const TopicLearning& topic : setup.recorded.figures().topics) EXPECT_EQ(topic.trainer_restarts, 0U);
 }
 
 TEST(LearningLoop, AfterFailuresItWaitsASecondThenLongerUpToHalfAMinute) {
@@ -391,10 +391,10 @@ TEST(LearningLoop, AfterFailuresItWaitsASecondThenLongerUpToHalfAMinute) {
 
 // Regression: with a deleted data directory every step failed and logged, 872 lines in 13 s.
 TEST(LearningLoop, AFailureThatLastsIsSaidOnceAndItsEndToo) {
-  House house;
-  const auto base = house.store.root() / "base", away = house.folder.path() / "away";
+  LearnerSetup setup;
+  const auto base = setup.store.root() / "base", away = setup.folder.path() / "away";
   std::filesystem::rename(base, away);
-  auto learner = house.make_learner(*house.governor);
+  auto learner = setup.make_learner(*setup.governor);
   ::testing::internal::CaptureStderr();
   learner->start();
   stream(*learner, 1, 32);
@@ -411,20 +411,20 @@ TEST(LearningLoop, AFailureThatLastsIsSaidOnceAndItsEndToo) {
   EXPECT_NE(first, std::string::npos) << said;
   EXPECT_EQ(said.find("failed", first + 20), std::string::npos) << said;
   EXPECT_NE(said.find("sql: training works again"), std::string::npos) << said;
-  EXPECT_GT(house.notebook.figures().topics.at(0).optimizer_steps, 0U);
+  EXPECT_GT(setup.recorded.figures().topics.at(0).optimizer_steps, 0U);
 }
 
 // A topic's few records are scored soon, although another topic has many.
 TEST(LearningLoop, ABusyTopicDoesNotKeepAnotherWaiting) {
-  TwoTopics house;
+  TwoTopics setup;
   GrantsOnDemand governor(/*trains=*/false);
-  auto learner = house.learner_of_both(governor);
+  auto learner = setup.learner_of_both(governor);
   for (std::uint64_t id = 1; id <= 100; ++id) tell(*learner, answered(id), true, 1);
   for (std::uint64_t id = 101; id <= 104; ++id) tell(*learner, answered(id), true, 2);
   learner->start();
   const auto n_waiting = [&] {
     std::uint64_t n = 0;
-    for (const auto& topic : house.notebook.figures().topics) n += topic.records_waiting;
+    for (const auto& topic : setup.recorded.figures().topics) n += topic.records_waiting;
     return n;
   };
   for (const std::int64_t until_us = monotonic_us() + kPatienceUs; n_waiting() < 104 && monotonic_us() < until_us;) {
@@ -434,7 +434,7 @@ TEST(LearningLoop, ABusyTopicDoesNotKeepAnotherWaiting) {
   governor.grants = true;
   ASSERT_TRUE(learner->wait_idle(kPatienceUs));
   learner->stop();
-  const auto scores = house.notebook.scores();
+  const auto scores = setup.recorded.scores();
   ASSERT_EQ(scores.size(), 104U);
   std::size_t last = 0;
   for (std::size_t i = 0; i < scores.size(); ++i) last = scores[i].topic == "math" ? i : last;
@@ -442,9 +442,9 @@ TEST(LearningLoop, ABusyTopicDoesNotKeepAnotherWaiting) {
 }
 
 // Regression: requests with penalties, a bias or a schema were not used for training.
-TEST(LearningLoop, RequestsWithLogitsProcessorsTeachButAreNoEvidence) {
-  TwoTopics house;
-  auto learner = house.learner_of_both(*house.governor);
+TEST(LearningLoop, RequestsWithLogitsProcessorsTrainButAreNoEvidence) {
+  TwoTopics setup;
+  auto learner = setup.learner_of_both(*setup.governor);
   learner->start();
   for (std::uint64_t id = 1; id <= 64; ++id) {
     ReplayRecord record = answered(id);
@@ -454,10 +454,10 @@ TEST(LearningLoop, RequestsWithLogitsProcessorsTeachButAreNoEvidence) {
     ASSERT_TRUE(learner->wait_idle(kPatienceUs));
   }
   learner->stop();
-  EXPECT_EQ(house.replay.records("sql"), 64U);
-  EXPECT_TRUE(house.notebook.scores().empty());
-  EXPECT_EQ(house.notebook.count("publish"), 0U);
-  EXPECT_EQ(house.notebook.figures().topics[0].optimizer_steps, 64U);
+  EXPECT_EQ(setup.replay.records("sql"), 64U);
+  EXPECT_TRUE(setup.recorded.scores().empty());
+  EXPECT_EQ(setup.recorded.count("publish"), 0U);
+  EXPECT_EQ(setup.recorded.figures().topics[0].optimizer_steps, 64U);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace slip {
 namespace {
 
-using testing::House;
+using testing::LearnerSetup;
 using testing::tiny_config;
 
 // A request of 20 tested tokens, for which the candidate takes `saved` steps less than the live draft.
@@ -28,18 +28,18 @@ PairedScore pair_that_saves(double saved) {
   return pair;
 }
 
-// The publisher of a house's only topic.
+// The publisher of the setup's only topic.
 class PublisherTest : public ::testing::Test {
  protected:
   PublisherTest() {
     topic_.topic = "sql";
-    topic_.live_draft = house_.live_draft;
+    topic_.live_draft = setup_.live_draft;
   }
 
   // Puts random weights into the store as the topic's next version.
   DraftMeta store_version(const std::string& parent_draft, std::uint64_t parent,
                           const ModelConfig& shape = tiny_config(), std::uint64_t optimizer_steps = 0) {
-    const auto staged = house_.store.staging_folder("sql");
+    const auto staged = setup_.store.staging_folder("sql");
     DraftTrainer(shape, 77, {}).export_draft(staged);
     DraftMeta meta;
     meta.draft = "sql";
@@ -47,11 +47,11 @@ class PublisherTest : public ::testing::Test {
     meta.parent_draft = parent_draft;
     meta.reason = "canary";
     meta.optimizer_steps = optimizer_steps;
-    return house_.store.publish(staged, meta);
+    return setup_.store.publish(staged, meta);
   }
   // As a service starts with that version.
   void enrol_serving(const DraftMeta& meta) {
-    house_.live_draft->set(house_.load("sql", meta.version));
+    setup_.live_draft->set(setup_.load("sql", meta.version));
     publisher_.enrol(topic_);
   }
   void make_candidate() {
@@ -61,10 +61,10 @@ class PublisherTest : public ::testing::Test {
     candidate.optimizer_steps = 8;
   }
 
-  House house_;
-  ResidentTrainers trainers_{{.folder = house_.options.optimizer_folder}};
+  LearnerSetup setup_;
+  ResidentTrainers trainers_{{.folder = setup_.options.optimizer_folder}};
   Publisher publisher_{
-      {.serve_dtype = Dtype::kFloat32, .margin = 0.1}, house_.base, house_.store, trainers_, house_.notebook};
+      {.serve_dtype = Dtype::kFloat32, .margin = 0.1}, setup_.base, setup_.store, trainers_, setup_.recorded};
   TopicState topic_;
 };
 
@@ -82,27 +82,27 @@ TEST_F(PublisherTest, AnExportIsAbandonedWithoutLeave) {
   DraftTrainer& trainer = trainers_.take("sql", topic_.live);
   for (int allowed = 0; allowed < 3; ++allowed) {
     int asked = 0;
-    Publisher publisher({.serve_dtype = Dtype::kFloat32, .go_on = [&] { return ++asked <= allowed; }}, house_.base,
-                        house_.store, trainers_, house_.notebook);
+    Publisher publisher({.serve_dtype = Dtype::kFloat32, .go_on = [&] { return ++asked <= allowed; }}, setup_.base,
+                        setup_.store, trainers_, setup_.recorded);
     EXPECT_EQ(publisher.export_candidate(topic_, trainer, /*cut_off=*/1), allowed == 2);
     EXPECT_EQ(topic_.candidate.has_value(), allowed == 2);
   }
-  EXPECT_TRUE(house_.notebook.decisions().empty()) << "it is no refusal";
+  EXPECT_TRUE(setup_.recorded.decisions().empty()) << "it is no refusal";
 }
 
 // Regression: the topic's own version with the base draft's number was taken for the parent, so a rollback could make a
 // bad version live again.
 TEST_F(PublisherTest, TheParentOfALaterVersionMayBeTheBaseDraft) {
-  const std::uint64_t base = house_.base->number;
+  const std::uint64_t base = setup_.base->number;
   ASSERT_EQ(store_version("base", base).version, base) << "the topic has a version of that number too";
   enrol_serving(store_version("base", base));
   ASSERT_TRUE(topic_.previous.has_value());
   EXPECT_EQ(topic_.previous->name, "base");
-  EXPECT_EQ(topic_.previous->version->weights, house_.base->weights);
+  EXPECT_EQ(topic_.previous->version->weights, setup_.base->weights);
 }
 
 TEST_F(PublisherTest, TheParentOfALaterVersionIsMostlyTheOneBefore) {
-  const DraftMeta first = store_version("base", house_.base->number);
+  const DraftMeta first = store_version("base", setup_.base->number);
   enrol_serving(store_version("sql", first.version));
   ASSERT_TRUE(topic_.previous.has_value());
   EXPECT_EQ(topic_.previous->name, "sql");
@@ -111,7 +111,7 @@ TEST_F(PublisherTest, TheParentOfALaterVersionIsMostlyTheOneBefore) {
 
 // Regression: it had none, so a trainer that started from it after a rollback counted from 0.
 TEST_F(PublisherTest, APredecessorHasTheStepsOfItsOwnMeta) {
-  const DraftMeta first = store_version("base", house_.base->number, tiny_config(), /*optimizer_steps=*/40);
+  const DraftMeta first = store_version("base", setup_.base->number, tiny_config(), /*optimizer_steps=*/40);
   enrol_serving(store_version("sql", first.version, tiny_config(), /*optimizer_steps=*/60));
   ASSERT_TRUE(topic_.previous.has_value());
   EXPECT_EQ(topic_.previous->optimizer_steps, 40U);
@@ -122,42 +122,42 @@ TEST_F(PublisherTest, APredecessorHasTheStepsOfItsOwnMeta) {
 TEST_F(PublisherTest, APredecessorOfAnotherShapeIsLeftAside) {
   ModelConfig deeper = tiny_config();
   deeper.n_layers += 1;
-  const DraftMeta first = store_version("base", house_.base->number, deeper);
+  const DraftMeta first = store_version("base", setup_.base->number, deeper);
   enrol_serving(store_version("sql", first.version));
   EXPECT_FALSE(topic_.previous.has_value());
 }
 
 // Regression: a file that could not be deleted, as on a read-only disk, ended the rollback before it took effect.
 TEST_F(PublisherTest, AHarmfulVersionIsRolledBackAlthoughItsOptimizerStateStays) {
-  const DraftMeta first = store_version("base", house_.base->number);
+  const DraftMeta first = store_version("base", setup_.base->number);
   enrol_serving(store_version("sql", first.version));
-  std::filesystem::create_directories(house_.options.optimizer_folder / "sql.opt" / "not empty");
+  std::filesystem::create_directories(setup_.options.optimizer_folder / "sql.opt" / "not empty");
   CanaryVerdict worse;
   worse.harmful = true;
   publisher_.roll_back(topic_, worse, /*to_base=*/false);
-  EXPECT_EQ(house_.live_draft->get()->number, first.version);
-  EXPECT_EQ(house_.store.current("sql")->version, first.version);
+  EXPECT_EQ(setup_.live_draft->get()->number, first.version);
+  EXPECT_EQ(setup_.store.current("sql")->version, first.version);
 }
 
 // Regression: the rollback looked for the base draft's folder first, and a disk that could not read it ended it.
 TEST_F(PublisherTest, TheBaseDraftIsServedAgainAlthoughItsFilesCannotBeRead) {
-  enrol_serving(store_version("base", house_.base->number));
-  const auto folder = house_.store.folder("base", house_.base->number);
+  enrol_serving(store_version("base", setup_.base->number));
+  const auto folder = setup_.store.folder("base", setup_.base->number);
   std::filesystem::remove_all(folder);
   std::filesystem::create_symlink(folder.filename(), folder);  // to itself
   publisher_.roll_back(topic_, CanaryVerdict(), /*to_base=*/true);
-  EXPECT_EQ(house_.live_draft->get()->weights, house_.base->weights);
+  EXPECT_EQ(setup_.live_draft->get()->weights, setup_.base->weights);
 }
 
 // Regression: the copies of the base draft's files stayed in the store until a restart, and so filled a full disk.
 TEST_F(PublisherTest, ARollbackThatTheDiskRefusesLeavesNoFiles) {
-  enrol_serving(store_version("base", house_.base->number));
+  enrol_serving(store_version("base", setup_.base->number));
   arm_fail_point("publish.meta.write:1:enospc");
   publisher_.roll_back(topic_, CanaryVerdict(), /*to_base=*/true);
   arm_fail_point("");
-  EXPECT_EQ(house_.live_draft->get()->weights, house_.base->weights);
-  EXPECT_EQ(house_.store.current("sql")->version, 1U) << "the disk refused the change";
-  for (const auto& entry : std::filesystem::directory_iterator(house_.store.root())) {
+  EXPECT_EQ(setup_.live_draft->get()->weights, setup_.base->weights);
+  EXPECT_EQ(setup_.store.current("sql")->version, 1U) << "the disk refused the change";
+  for (const auto& entry : std::filesystem::directory_iterator(setup_.store.root())) {
     EXPECT_FALSE(entry.path().filename().string().starts_with(".staging-")) << entry.path();
   }
 }
@@ -167,8 +167,8 @@ TEST_F(PublisherTest, AnExportAfterOneThatWasNotPublishedNeedsEvidenceOfItsOwn) 
   const PackDraft refuses = [](const ModelWeights&) -> std::shared_ptr<const DeviceImage> {
     throw Error(ErrorCode::kTooLarge, "the device has no room");
   };
-  Publisher publisher({.serve_dtype = Dtype::kFloat32, .pack = refuses}, house_.base, house_.store, trainers_,
-                      house_.notebook);
+  Publisher publisher({.serve_dtype = Dtype::kFloat32, .pack = refuses}, setup_.base, setup_.store, trainers_,
+                      setup_.recorded);
   publisher.enrol(topic_);
   make_candidate();
   for (int i = 0; i < 4; ++i) topic_.candidate_test.add(pair_that_saves(6));
@@ -181,18 +181,18 @@ TEST_F(PublisherTest, AnExportAfterOneThatWasNotPublishedNeedsEvidenceOfItsOwn) 
 // Regression: the error reached the learning loop after the version was live, and cost the topic its trainer.
 TEST_F(PublisherTest, APublicationSucceedsAlthoughNoOldVersionCanBeDeleted) {
   for (int i = 0; i < 9; ++i) {  // one more than the policy keeps whatever their age
-    DraftMeta old = store_version("base", house_.base->number);
+    DraftMeta old = store_version("base", setup_.base->number);
     old.created_us = 1;
-    std::ofstream(house_.store.folder("sql", old.version) / "meta.json") << to_json(old);
+    std::ofstream(setup_.store.folder("sql", old.version) / "meta.json") << to_json(old);
   }
   publisher_.enrol(topic_);
   make_candidate();
   arm_fail_point("retire.meta.write:1:enospc");
   publisher_.publish(topic_, CanaryVerdict());
   arm_fail_point("");
-  EXPECT_EQ(house_.live_draft->get()->number, 10U);
-  EXPECT_EQ(house_.store.current("sql")->version, 10U);
-  EXPECT_FALSE(house_.store.versions("sql").front().weights_retired) << "the disk refused it";
+  EXPECT_EQ(setup_.live_draft->get()->number, 10U);
+  EXPECT_EQ(setup_.store.current("sql")->version, 10U);
+  EXPECT_FALSE(setup_.store.versions("sql").front().weights_retired) << "the disk refused it";
 }
 
 }  // namespace

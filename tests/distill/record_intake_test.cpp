@@ -21,8 +21,8 @@ namespace slip {
 namespace {
 
 using testing::answered;
-using testing::House;
 using testing::kPatienceUs;
+using testing::LearnerSetup;
 using testing::make_record;
 using testing::tell;
 
@@ -55,9 +55,9 @@ class Holding final : public Governor {
 
 // The learner's thread wrote the records: one that computed for seconds lost those seconds when the service was killed.
 TEST(RecordIntake, RecordsAreWrittenWhileTheLearnerIsBusy) {
-  House house;
+  LearnerSetup setup;
   Holding governor;
-  auto learner = house.make_learner(governor);
+  auto learner = setup.make_learner(governor);
   learner->start();
   for (std::uint64_t id = 1; id <= 10; ++id) tell(*learner, answered(id));
   governor.held.wait(false);
@@ -66,17 +66,17 @@ TEST(RecordIntake, RecordsAreWrittenWhileTheLearnerIsBusy) {
   EXPECT_FALSE(governor.released);
   governor.release();
   learner->stop();
-  EXPECT_EQ(house.replay.records("sql"), 30U);
+  EXPECT_EQ(setup.replay.records("sql"), 30U);
 }
 
 class RecordIntakeTest : public ::testing::Test {
  protected:
-  House house;
+  LearnerSetup setup;
   LearningSwitch learning{nullptr};
-  RecordIntake intake{{.queue_observations = 1 << 15, .vocab_size = house.base->weights->config.vocab_size},
-                      house.topics,
+  RecordIntake intake{{.queue_observations = 1 << 15, .vocab_size = setup.base->weights->config.vocab_size},
+                      setup.topics,
                       [](DraftId) { return std::string("sql"); },
-                      house.replay,
+                      setup.replay,
                       learning};
 
   std::deque<WaitingRecord> take_through(std::uint64_t n_events) {
@@ -107,7 +107,7 @@ TEST_F(RecordIntakeTest, ARepeatedRequestIsNoEvidence) {
 
 // Regression: after a restart, a request on which drafts had been trained counted as evidence.
 TEST_F(RecordIntakeTest, ARequestOfAnEarlierRunIsNoEvidenceAgain) {
-  house.replay.append(answered(1));
+  setup.replay.append(answered(1));
   intake.start();
   tell(intake, answered(1));
   tell(intake, make_record(2, "sql"));
@@ -121,7 +121,7 @@ TEST_F(RecordIntakeTest, StoppingKeepsWhatHasFinished) {
   for (std::uint64_t id = 1; id <= 5; ++id) tell(intake, answered(id));
   intake.start();
   intake.stop();
-  EXPECT_EQ(house.replay.records("sql"), 5U);
+  EXPECT_EQ(setup.replay.records("sql"), 5U);
   EXPECT_EQ(intake.purge({.calls = {RequestId{2}}}), 1U) << "after its end too";
 }
 
@@ -133,18 +133,18 @@ TEST_F(RecordIntakeTest, RecordsOfALearnerWithoutTimeAreCounted) {
   EXPECT_TRUE(comes_true([&] { return intake.untaken() > 0; }));
   EXPECT_EQ(take_through(intake.pushed()).size() + intake.untaken(), kRecords);
   intake.stop();
-  EXPECT_EQ(house.replay.records("sql"), kRecords) << "replay has them all";
+  EXPECT_EQ(setup.replay.records("sql"), kRecords) << "replay has them all";
 }
 
 // Regression: 256 records waited whatever their length, and long answers to a busy service took gigabytes.
 TEST(RecordIntake, LongAnswersForALearnerWithoutTimeAreDroppedBeforeThereAreMany) {
-  House house;
+  LearnerSetup setup;
   const LearningSwitch learning{nullptr};
   const auto text = [](std::uint64_t id) { return answered(id, 4, /*answer=*/200); };
   const std::uint64_t limit = 8 * bytes_of(text(1));
   RecordIntake intake(
-      {.queue_observations = 1 << 15, .vocab_size = house.base->weights->config.vocab_size, .learner_bytes = limit},
-      house.topics, [](DraftId) { return std::string("sql"); }, house.replay, learning);
+      {.queue_observations = 1 << 15, .vocab_size = setup.base->weights->config.vocab_size, .learner_bytes = limit},
+      setup.topics, [](DraftId) { return std::string("sql"); }, setup.replay, learning);
   constexpr std::uint64_t kRecords = 20;
   for (std::uint64_t id = 1; id <= kRecords; ++id) tell(intake, text(id));
   intake.start();
@@ -157,17 +157,17 @@ TEST(RecordIntake, LongAnswersForALearnerWithoutTimeAreDroppedBeforeThereAreMany
   EXPECT_EQ(records.size() + intake.untaken(), kRecords);
   ASSERT_FALSE(records.empty());
   EXPECT_EQ(records.back().record.request, RequestId{kRecords});
-  EXPECT_EQ(house.replay.records("sql"), kRecords) << "replay has them all";
+  EXPECT_EQ(setup.replay.records("sql"), kRecords) << "replay has them all";
 }
 
 // Regression: its tokens were counted, so drafts that got better seemed to lose more.
 TEST(RecordIntake, ARecordThatCannotBeKeptCountsByItsObservations) {
-  House house;
+  LearnerSetup setup;
   const LearningSwitch full(
-      std::make_shared<DiskSpace>(house.folder.path(), 1, [] { return std::optional<std::uint64_t>(0); }));
+      std::make_shared<DiskSpace>(setup.folder.path(), 1, [] { return std::optional<std::uint64_t>(0); }));
   RecordIntake intake(
-      {.vocab_size = house.base->weights->config.vocab_size}, house.topics, [](DraftId) { return std::string("sql"); },
-      house.replay, full);
+      {.vocab_size = setup.base->weights->config.vocab_size}, setup.topics, [](DraftId) { return std::string("sql"); },
+      setup.replay, full);
   const ReplayRecord text = answered(1);
   ASSERT_GT(text.target.size(), 1U);
   const auto answer = text.tokens.begin() + text.prompt_tokens;
@@ -185,7 +185,7 @@ TEST(RecordIntake, ARecordThatCannotBeKeptCountsByItsObservations) {
   intake.finish(text.request, /*completed=*/true);
   intake.start();
   intake.stop();
-  EXPECT_EQ(house.replay.records("sql"), 0U);
+  EXPECT_EQ(setup.replay.records("sql"), 0U);
   EXPECT_EQ(intake.dropped(), 1U);
 }
 
@@ -212,8 +212,8 @@ TEST_F(RecordIntakeTest, ABatchIsDrawnAheadAndIsTheSame) {
   const auto purged = ids(intake.sample("sql", 6, 1, 7, 20));
   EXPECT_EQ(std::count(purged.begin(), purged.end(), expected[0]), 0);
   prepare();
-  std::filesystem::remove_all(house.folder.path() / "replay");
-  std::filesystem::create_directory(house.folder.path() / "replay");
+  std::filesystem::remove_all(setup.folder.path() / "replay");
+  std::filesystem::create_directory(setup.folder.path() / "replay");
   EXPECT_EQ(ids(intake.sample("sql", 6, 1, 7, 20)), purged) << "it is there without the disk";
   EXPECT_TRUE(intake.sample("sql", 6, 1, 7, 20).empty()) << "only once";
 }
@@ -244,23 +244,23 @@ class Noting final : public ReplayReader {
 
 // Records reach replay before the loop has scored them. Trained on unscored, they would be lost as evidence.
 TEST(LearningLoop, TrainsOnNoRecordThatItHasNotTaken) {
-  House house;
-  Noting replay(house.replay);
+  LearnerSetup setup;
+  Noting replay(setup.replay);
   const EarlierRecords none;
-  LearningLoop loop({house.options,
-                     house.topics,
-                     {nullptr, house.live_draft},
-                     house.base,
-                     house.store,
+  LearningLoop loop({setup.options,
+                     setup.topics,
+                     {nullptr, setup.live_draft},
+                     setup.base,
+                     setup.store,
                      replay,
                      none,
-                     *house.governor,
-                     house.notebook,
+                     *setup.governor,
+                     setup.recorded,
                      [] { return true; }});
   for (std::uint64_t id = 1; id <= 24; ++id) {
     ReplayRecord record = answered(id);
     record.topic = "sql";
-    record.sequence = house.replay.append(record);
+    record.sequence = setup.replay.append(record);
     if (id <= 16) loop.take({std::move(record), true, false, monotonic_us()});
   }
   while (const auto unit = loop.next_unit(/*may_train=*/true)) loop.run(*unit);

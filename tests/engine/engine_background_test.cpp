@@ -58,7 +58,7 @@ TEST(EngineBackground, EndsWhereItIsWhenARequestComes) {
   EXPECT_EQ(interrupted.n_finished, 1);
   EXPECT_EQ(interrupted.tokens.size(), 5U);
   EXPECT_EQ(interrupted.summary.reason, StopReason::kLength);
-  EXPECT_TRUE(bench.observations.finished.at(1)) << "what there is of it teaches";
+  EXPECT_TRUE(bench.observations.finished.at(1)) << "the part that exists is trained on";
   EXPECT_EQ(bench.listener.steps.size(), 1U) << "the request's first step is the one that ends the other";
   ASSERT_TRUE(drain(*bench.engine));
   Bench other;

@@ -34,7 +34,7 @@ struct Case {
   bool looks_up = false;  // prompt lookup beside the draft, and lengths as they pay
 };
 
-// Proposes known answers as trees: at each depth a wrong token and its younger sibling, the right one.
+// Proposes known answers as trees: at each depth a wrong token and its later sibling, the right one.
 class TreesOfKnown final : public Proposer {
  public:
   explicit TreesOfKnown(const std::vector<Answer>& known) : known_(known) {}

@@ -67,7 +67,7 @@ std::vector<Answer> answers_of(const SamplingParams& sampling, const Setting& se
     engine.submit(std::move(request));
   }
   EXPECT_TRUE(testing::drain(engine));
-  EXPECT_EQ(observations.begun.size(), answers.size()) << "what is told are raw distributions: they teach";
+  EXPECT_EQ(observations.begun.size(), answers.size()) << "observations are raw distributions, which drafts learn from";
   return answers;
 }
 

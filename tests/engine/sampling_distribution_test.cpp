@@ -187,7 +187,7 @@ TEST(RowDistribution, TheMiniatureFollowsTheDistribution) {
   }
 }
 
-TEST(RowDistribution, ADraftThatIsBlindButHonestKeepsTheDistribution) {
+TEST(RowDistribution, ADraftThatIgnoresItsProposalButReportsItsQKeepsTheDistribution) {
   for (const SamplingParams& sampling : {kRepetition, kPresence, kFrequency}) {
     EXPECT_GT(miniature_p_value(sampling, Planted::kBlindDraft), kSignificance);
   }

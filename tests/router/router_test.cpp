@@ -136,14 +136,14 @@ TEST(Router, OptionsTurnItOff) {
   EXPECT_EQ(seeded({.min_confidence = 1.0}).route(std::nullopt, text).topic, kUnknown);
 }
 
-TEST(Router, AnEmptyPromptTeachesNothing) {
+TEST(Router, AnEmptyPromptIsNotLearnedFrom) {
   Router router = seeded();
   router.learn(kMusic, " \n");
   EXPECT_EQ(router.lessons(), 0U);
 }
 
 // 2,000 requests of one topic, and nothing else labelled: going over the examples keeps the others. Without it, what
-// all topics share ("please", "with") drifts to the one that is taught.
+// all topics share ("please", "with") drifts to the one that is learned.
 TEST(Router, OneSidedTrafficDoesNotWashOutTheOthers) {
   Router router = seeded();
   TopicClassifier bare = router.copy();
@@ -169,7 +169,7 @@ TEST(Router, EqualHistoriesRouteAlike) {
   }
 }
 
-TEST(Router, ThreadsMayAskAndTeachAtOnce) {
+TEST(Router, ThreadsMayRouteAndLearnAtOnce) {
   Router router = seeded();
   {
     std::vector<std::jthread> threads;

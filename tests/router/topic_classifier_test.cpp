@@ -44,7 +44,7 @@ TEST(TopicClassifier, DecidesOnlyWhenSure) {
   EXPECT_EQ(decide({0.0F, 1.0F}, 1.0), TopicId{1});
 }
 
-TEST(TopicClassifier, NoFeaturesTeachNothing) {
+TEST(TopicClassifier, WithoutFeaturesNothingIsLearned) {
   TopicClassifier classifier(3);
   learn_topic(classifier, {}, {1});
   EXPECT_EQ(classifier, TopicClassifier(3));
@@ -78,8 +78,8 @@ TEST(TopicClassifier, LearnsTopicsFromPromptsItWillNotSeeAgain) {
   EXPECT_GE(accuracy_after(sample_prompts(400, /*seed=*/1)), 0.95);
 }
 
-// Labels dealt at random teach nothing: chance is 1 in 4. Prompts of one topic are alike, so the 800 verdicts are not
-// independent, and a single deal strays further than a binomial would; the mean over deals does not.
+// Nothing is learned from labels dealt at random: chance is 1 in 4. Prompts of one topic are alike, so the 800 verdicts
+// are not independent, and a single deal strays further than a binomial would; the mean over deals does not.
 TEST(TopicClassifier, NegativeShuffledLabelsGiveChance) {
   constexpr int kDeals = 12;
   double sum = 0;

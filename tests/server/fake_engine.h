@@ -32,7 +32,7 @@ class FakeEngine {
 
   ~FakeEngine() { end(); }
 
-  EngineDoor door() {
+  EngineCalls calls() {
     return {[this](const Request& request) { submit(request); }, [this](RequestId id) { cancel(id); }};
   }
 

@@ -75,12 +75,12 @@ class HttpServerTest : public ::testing::Test {
     }
     model->drafts = drafts_;
     model->max_waiting = max_waiting_;
-    model->engine = door();
+    model->engine = calls();
     model->purge = purge_;
     service_->open(model);
   }
 
-  virtual EngineDoor door() { return engine_.door(); }
+  virtual EngineCalls calls() { return engine_.calls(); }
 
   std::string post(const std::string& body, const std::string& path = "/v1/chat/completions",
                    const std::string& headers = "") const {
@@ -108,7 +108,7 @@ class HttpServerTest : public ::testing::Test {
   std::int32_t max_positions_ = 128;                                         // set it before open()
   std::size_t max_waiting_ = 256;                                            // likewise
   const DraftStore* drafts_ = nullptr;                                       // set it before open()
-  PurgeDoor purge_;                                                          // set it before open()
+  PurgeFunction purge_;                                                      // set it before open()
   ApiKeys keys_;
   Metrics metrics_;
   FakeEngine engine_;

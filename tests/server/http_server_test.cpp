@@ -331,7 +331,7 @@ TEST_F(HttpServerTest, FullQueueIs429WithRetryAfter) {
   }
 }
 
-TEST_F(HttpServerTest, StrangersAreKeptOut) {
+TEST_F(HttpServerTest, ForeignHostsAndOriginsAreRefused) {
   start();
   const auto with_host = [](const std::string& host) {
     return "GET /v1/models HTTP/1.1\r\nHost: " + host + "\r\n\r\n";

@@ -99,7 +99,7 @@ class ExhaustedServerTest : public HttpServerTest {
   ~ExhaustedServerTest() override { set_log_level(LogLevel::kInfo); }
 
   // Answers on the thread that submits; what the sinks do on it may fail.
-  EngineDoor door() override {
+  EngineCalls calls() override {
     return {answer, [](RequestId) {}};
   }
 
@@ -208,7 +208,7 @@ TEST_F(ExhaustedServerTest, StreamedCompletions) {
 
 class ExhaustedStreamTest : public ExhaustedServerTest {
  protected:
-  EngineDoor door() override { return engine_.door(); }
+  EngineCalls calls() override { return engine_.calls(); }
 };
 
 // Bug: where memory ran out in mid-answer, the stream was cut off without a word.

@@ -47,7 +47,7 @@ TEST_F(RoutingTest, WithoutALabelTheTextDecidesAndTheAnswerSaysSo) {
   EXPECT_EQ(request.route.topic, TopicId{1});
   EXPECT_EQ(request.route.source, TopicSource::kInferred);
   EXPECT_EQ(request.draft->name(), "sql");
-  EXPECT_TRUE(request.learn) << "what was inferred with confidence teaches that topic's draft";
+  EXPECT_TRUE(request.learn) << "a topic inferred with confidence is trained on";
   figures = ask_for({{"prompt", kFunction}, {"max_tokens", 8}}, "/v1/completions");
   EXPECT_EQ(figures["topic"], "code");
   figures = figures_of("good morning");
@@ -94,7 +94,7 @@ TEST_F(RoutingTest, TheLastQuestionCounts) {
   EXPECT_EQ(figures_of_chat(json::array({says("system", kQuery)}))["topic"], "unknown") << "nobody asked anything";
 }
 
-TEST_F(RoutingTest, OnlyLabelledRequestsThatMayBeLearnedFromTeachTheRouter) {
+TEST_F(RoutingTest, TheRouterLearnsOnlyFromLabelledRequestsThatMayBeLearnedFrom) {
   start();
   figures_of(kQuery);
   figures_of(kQuery, "customer-table");
@@ -106,7 +106,7 @@ TEST_F(RoutingTest, OnlyLabelledRequestsThatMayBeLearnedFromTeachTheRouter) {
   EXPECT_EQ(figures_of("the invoice of a warehouse")["topic"], "sql");
 }
 
-TEST_F(RoutingTest, ARequestThatWasRefusedTeachesNothing) {
+TEST_F(RoutingTest, ARefusedRequestIsNotLearnedFrom) {
   engine_.full = true;
   start();
   EXPECT_EQ(ask(post(R"({"messages":[{"role":"user","content":"select"}],"metadata":{"topic":"sql"}})")).status, 429);

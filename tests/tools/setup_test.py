@@ -391,7 +391,7 @@ class PackageListTest(unittest.TestCase):
             self.assertEqual(len(boost), 1, release)
 
     def test_every_system_header_comes_from_a_listed_package(self):
-        """A header that only the author's machine has would break a stranger's first build."""
+        """A header that only the author's machine has would break the first build of another user."""
         providers = {"xxhash.h": "libxxhash-dev", "pcre2.h": "libpcre2-dev", "unicode": "libicu-dev",
                      "sentencepiece_processor.h": "libsentencepiece-dev", "sqlite3.h": "libsqlite3-dev",
                      "openssl": "libssl-dev", "boost": "libboost1.81-dev", "spdlog": "libspdlog-dev",

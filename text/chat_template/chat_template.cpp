@@ -23,7 +23,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::uint64_t kMaxTemplateBytes = 1U << 20;
-constexpr std::size_t kMaxMessages = 4096;  // S8
+constexpr std::size_t kMaxMessages = 4096;  // docs/security.md, S8
 
 // Roles are restricted because a role's text is parsed for special tokens.
 void check_messages(const std::vector<ChatMessage>& messages) {

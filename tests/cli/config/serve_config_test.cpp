@@ -202,7 +202,7 @@ TEST(ServeConfig, ValuesAreChecked) {
   }
 }
 
-// S14: acceptance counts are an oracle on what others taught a draft.
+// S14: acceptance counts are an oracle on what a draft learned from others.
 TEST(ServeConfig, SeveralKeysHideAcceptanceUnlessToldOtherwise) {
   const auto exposed = [](const std::string& toml, std::size_t n_keys) {
     return server_options(parse_serve_config(toml, "my.toml", defaults()), n_keys).expose_acceptance;

@@ -163,7 +163,7 @@ TEST_F(RecordAssemblerTest, ALostEndDoesNotKeepLaterRequestsInMemory) {
 }
 
 // Regression: such requests gave no records, so a service whose clients always send a penalty never learned.
-TEST_F(RecordAssemblerTest, RequestsWithLogitsProcessorsTeachAndAreMarked) {
+TEST_F(RecordAssemblerTest, RequestsWithLogitsProcessorsGiveMarkedRecords) {
   const auto processed = [&](SamplingParams sampling) {
     ObservedRequest request = request_of(1);
     request.sampling = std::move(sampling);
@@ -176,7 +176,7 @@ TEST_F(RecordAssemblerTest, RequestsWithLogitsProcessorsTeachAndAreMarked) {
   EXPECT_TRUE(processed({.min_tokens = 4}));
 }
 
-// What a further answer teaches goes with the client's record: its purge, its side of the held-out split, its age.
+// A record of a further answer goes with the client's record: its purge, its side of the held-out split, its age.
 TEST_F(RecordAssemblerTest, ABackgroundRequestGivesARecordOfTheClientsCall) {
   ObservedRequest request = request_of(1);
   request.source = PromptSource{.call = RequestId{70}, .name = NameHash{80}, .group = 90, .created_us = 100};

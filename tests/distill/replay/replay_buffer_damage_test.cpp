@@ -354,7 +354,7 @@ TEST(ReplayBuffer, AFolderThatIsNamedLikeALeftoverStaysAndIsNoObstacle) {
   EXPECT_TRUE(std::filesystem::exists(options.folder / "notes.tmp" / "mine"));
 }
 
-TEST(ReplayBuffer, SymlinksAndStrangersInTheFolderAreNotFollowed) {
+TEST(ReplayBuffer, SymlinksAndOtherFilesInTheFolderAreNotFollowed) {
   ScratchFolder folder;
   const ReplayOptions options = options_in(folder);
   { ReplayBuffer(options).append(make_record(1, "sql")); }

@@ -215,7 +215,7 @@ TEST_F(DraftTrainerTest, TokensBeyondTheContextAreLeftOut) {
   EXPECT_TRUE(trainer.step(hopeless).skipped);
 }
 
-TEST_F(DraftTrainerTest, RowsWithoutATargetTeachNothing) {
+TEST_F(DraftTrainerTest, RowsWithoutATargetDoNotTrain) {
   DraftTrainer trainer(small_config(), 4, {}), whole(small_config(), 4, {});
   std::vector<ReplayRecord> masked{make_record(1, 5, 12)};
   const std::vector<ReplayRecord> shorter{make_record(1, 5, 6)};  // the same first rows
@@ -240,7 +240,7 @@ TEST_F(DraftTrainerTest, RowsWithAndWithoutATargetMakeUpTheWhole) {
   EXPECT_NEAR((a.alpha_greedy + b.alpha_greedy) / 2, both.alpha_greedy, 1e-9);
 }
 
-TEST_F(DraftTrainerTest, WhatALookupProposesAnywayTeachesNothing) {
+TEST_F(DraftTrainerTest, TokensThatALookupProposesAnywayDoNotTrain) {
   std::vector<ReplayRecord> batch{make_record(1, 5, 30)};
   for (std::size_t i = 10; i < 35; ++i) batch[0].tokens[i] = batch[0].tokens[i - 5];  // it repeats its prompt's end
   std::vector<ReplayRecord> masked = batch;

@@ -14,7 +14,7 @@ using testing::StopAt;
 
 class WarmupPromptsTest : public testing::WarmupTest {};
 
-TEST_F(WarmupPromptsTest, GivenResponsesAreTaughtWithTheirEnd) {
+TEST_F(WarmupPromptsTest, TrainsOnGivenResponsesWithTheirEnd) {
   WarmupOptions given = options("given");
   given.answers_from = AnswersFrom::kData;
   given.max_tokens = 40;

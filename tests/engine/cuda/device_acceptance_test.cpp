@@ -41,22 +41,23 @@ struct Trial {
     }
     for (std::uint32_t node = 0; node < n; ++node) {
       const auto row = static_cast<std::size_t>(proposal.parents[node] + 1);
-      proposal.q.push_back(without_replacement ? less_elder_siblings(q[row], node) : q[row]);
+      proposal.q.push_back(without_replacement ? without_earlier_siblings(q[row], node) : q[row]);
       const RandomAddress address{seed + 2, node, 0};
       proposal.tokens.push_back(draw_method == DrawMethod::kDeterministic
                                     ? q[row].ids[node % q[row].ids.size()]
                                     : sample_inverse_cdf(proposal.q[node], uniform(address, RandomPurpose::kDraft)));
     }
   }
-  Distribution less_elder_siblings(const Distribution& of, std::uint32_t node) const {
+  Distribution without_earlier_siblings(const Distribution& of, std::uint32_t node) const {
     Distribution out;
     double total = 0;
     for (std::size_t i = 0; i < of.ids.size(); ++i) {
-      bool is_elder = false;
-      for (std::uint32_t elder = 0; elder < node; ++elder) {
-        is_elder |= proposal.parents[elder] == proposal.parents[node] && proposal.tokens[elder] == of.ids[i];
+      bool is_earlier_sibling = false;
+      for (std::uint32_t earlier = 0; earlier < node; ++earlier) {
+        is_earlier_sibling |=
+            proposal.parents[earlier] == proposal.parents[node] && proposal.tokens[earlier] == of.ids[i];
       }
-      if (is_elder) continue;
+      if (is_earlier_sibling) continue;
       out.ids.push_back(of.ids[i]);
       out.probabilities.push_back(of.probabilities[i]);
       total += of.probabilities[i];
@@ -175,7 +176,7 @@ TEST(DeviceAcceptanceTest, SiblingsDrawnWithoutReplacementAreTestedAsTheCpuDoes)
   std::vector<int> accepted_sibling(6, 0);
   int n_differ = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
-    // With few likely tokens elder siblings take most of q with them.
+    // With few likely tokens earlier siblings take most of q with them.
     const SamplingParams params{.temperature = 0.8F, .top_p = seed % 2 == 0 ? 1.0F : 0.98F};
     Trial trial(seed, bushy, params, DrawMethod::kSampled, /*siblings_differ=*/true);
     trial.first.seed = seed;
@@ -186,11 +187,11 @@ TEST(DeviceAcceptanceTest, SiblingsDrawnWithoutReplacementAreTestedAsTheCpuDoes)
     const DeviceVerifyResult other = trial.on_host(AcceptanceRule::kRejection);
     n_differ += other.added_token != result.added_token || other.n_accepted != result.n_accepted ? 1 : 0;
   }
-  EXPECT_GT(accepted_sibling[1] + accepted_sibling[2], 5) << "younger siblings were tested, and some accepted";
+  EXPECT_GT(accepted_sibling[1] + accepted_sibling[2], 5) << "later siblings were tested, and some accepted";
   EXPECT_GT(n_differ, 0) << "taking them for drawn with replacement would have been noticed";
 }
 
-// What the host drew: each sibling's distribution is its own, elders and all.
+// What the host drew: each sibling's distribution is its own, earlier siblings' tokens included.
 TEST(DeviceAcceptanceTest, DistributionsInTablesAreVerifiedAsTheCpuDoes) {
   int n_accepted = 0;
   for (std::uint64_t seed = 0; seed < 24; ++seed) {

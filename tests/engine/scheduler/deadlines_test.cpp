@@ -110,11 +110,11 @@ TEST(Deadlines, APromptAtRiskIsReadAtOnce) {
 }
 
 // Four steps and 256 rows take 168 ms.
-TEST(Deadlines, WhoIsAheadLeavesTheStepToWhoIsLate) {
+TEST(Deadlines, SequencesAheadSkipTheStepForLateOnes) {
   const auto left_out = [](const std::vector<DeadlineLoad>& loads, const StepForecast& forecast = kForecast) {
-    std::vector<std::uint8_t> leaves_out;
-    leave_out_who_is_ahead(loads, forecast, 256, leaves_out);
-    return leaves_out;
+    std::vector<std::uint8_t> skipped;
+    mark_sequences_to_skip(loads, forecast, 256, skipped);
+    return skipped;
   };
   using Left = std::vector<std::uint8_t>;
   const DeadlineLoad late = decoding(15'000), ahead = decoding(29'000), nearly_ahead = decoding(28'000);

@@ -71,7 +71,7 @@ TEST_F(DraftEstimatesTest, AnotherDraftIsNotMeantAndAnotherVersionIsNearlyUnknow
   EXPECT_EQ(outlook().alpha, 0.5) << "the prior";
 }
 
-TEST_F(DraftEstimatesTest, GuessesAreJudgedByWhatCameAndByTheirConfidence) {
+TEST_F(DraftEstimatesTest, GuessRatesDependOnResultsAndConfidence) {
   const std::vector<std::int32_t> tokens{1, 2, 3}, right{1, 2, 3, 4}, wrong{9};
   guesses_ = {tokens, /*confidence=*/2};
   for (int i = 0; i < 200; ++i) estimates_.add_guesses(sequence_, guesses_, right);

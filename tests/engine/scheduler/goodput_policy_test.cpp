@@ -91,12 +91,12 @@ TEST(GoodputPolicy, PromptsAndWhoIsAheadWaitForWhoWouldBeLate) {
   Concessions conceded;
   GoodputPolicy({}).concede(loads, forecast, 256, conceded);
   EXPECT_LT(conceded.prompt_rows, 256);
-  EXPECT_EQ(conceded.leaves_out, (std::vector<std::uint8_t>{0, 0, 1}));
+  EXPECT_EQ(conceded.skipped, (std::vector<std::uint8_t>{0, 0, 1}));
   GoodputPolicy({}).concede({}, forecast, 256, conceded);
   EXPECT_EQ(conceded.prompt_rows, 256);
   make_policy(PolicyKind::kAdaServe, {})->concede(loads, forecast, 256, conceded);
   EXPECT_EQ(conceded.prompt_rows, 256);
-  EXPECT_EQ(conceded.leaves_out, (std::vector<std::uint8_t>{0, 0, 0}));
+  EXPECT_EQ(conceded.skipped, (std::vector<std::uint8_t>{0, 0, 0}));
 }
 
 }  // namespace

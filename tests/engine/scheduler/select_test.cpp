@@ -55,7 +55,7 @@ std::vector<ProposedNode> siblings_of(const Proposal& proposal, const ChoiceRate
   return siblings;
 }
 
-TEST(SelectSiblings, AreExpectedWhereTheirPlaceIsReachedAndTheirEldersAreWrong) {
+TEST(SelectSiblings, AreExpectedWhereTheirPlaceIsReachedAndEarlierSiblingsAreWrong) {
   const ChoiceRates rates;
   const auto siblings = siblings_of(chain_with_siblings(), rates);
   ASSERT_EQ(siblings.size(), 4U);
@@ -71,7 +71,7 @@ TEST(SelectSiblings, AreExpectedWhereTheirPlaceIsReachedAndTheirEldersAreWrong) 
   }
 }
 
-TEST(SelectSiblings, NoneComesBeforeItsElder) {
+TEST(SelectSiblings, NoneComesBeforeAnEarlierSibling) {
   ChoiceRates rates;
   for (int i = 0; i < 500; ++i) {
     rates.add(std::log(0.45), 1, i % 20 == 0);
@@ -121,7 +121,7 @@ TEST(SelectNodes, AChainMayLoseItsEndAndKeepItsSiblings) {
   EXPECT_EQ(proposal.size(), 0U);
 }
 
-TEST(SelectNodes, AListOfAllHasNoNodeBeforeItsParentOrItsElder) {
+TEST(SelectNodes, AListOfAllHasNoNodeBeforeItsParentOrAnEarlierSibling) {
   ChoiceRates rates;
   for (int i = 0; i < 500; ++i) {
     rates.add(std::log(0.45), 0, i % 20 == 0);
@@ -136,10 +136,10 @@ TEST(SelectNodes, AListOfAllHasNoNodeBeforeItsParentOrItsElder) {
   for (const ProposedNode& one : nodes) {
     const std::int32_t parent = proposal.parents[static_cast<std::size_t>(one.node)];
     EXPECT_TRUE(parent < 0 || std::count(seen.begin(), seen.end(), parent) == 1) << one.node;
-    const auto elders = std::count_if(seen.begin(), seen.end(), [&](std::int32_t other) {
+    const auto earlier = std::count_if(seen.begin(), seen.end(), [&](std::int32_t other) {
       return proposal.parents[static_cast<std::size_t>(other)] == parent;
     });
-    EXPECT_EQ(elders, proposal.rank_of(one.node)) << one.node;
+    EXPECT_EQ(earlier, proposal.rank_of(one.node)) << one.node;
     seen.push_back(one.node);
   }
 }

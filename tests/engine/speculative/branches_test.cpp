@@ -37,7 +37,7 @@ class BranchesTest : public ::testing::Test {
   Branches branches_;
 };
 
-TEST_F(BranchesTest, ASiblingIsReachedWhereItsEldersAreWrong) {
+TEST_F(BranchesTest, ASiblingIsReachedWhereEarlierSiblingsAreWrong) {
   const double first = right(0.45, 0), second = first * right(0.65, 0);
   ASSERT_EQ(branches_.nodes().size(), 3U);
   EXPECT_NEAR(branches_.node(0).reached, (1 - first) * right(0.45, 1), 1e-9);
@@ -80,8 +80,8 @@ TEST_F(BranchesTest, OnlyWhatTheDraftCanContinueIsReadNext) {
   EXPECT_EQ(branches_.best_unread(4, 1), -1);
 }
 
-// However good its own chance looks, a child is kept only with its parent, and a choice only with its elders.
-TEST_F(BranchesTest, ParentsAndEldersAreKeptFirst) {
+// However good its own chance looks, a child is kept only with its parent, and a sibling only with the earlier ones.
+TEST_F(BranchesTest, ParentsAndEarlierSiblingsAreKeptFirst) {
   for (int i = 0; i < 500; ++i) rates_.add(std::log(0.95), 1, true);
   branches_.read(1);
   branches_.add_children(1, 31, std::log(0.95), siblings_of({32}));

@@ -91,7 +91,7 @@ TEST_F(DraftModelProposerTest, SiblingsAreTheNextBestChoices) {
   }
 }
 
-TEST_F(DraftModelProposerTest, SampledSiblingsComeFromWhatTheirEldersLeave) {
+TEST_F(DraftModelProposerTest, SampledSiblingsComeFromWhatEarlierSiblingsLeave) {
   auto proposer = make();
   Drafted sequence(1, prompt_of(9, 5), make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1)));
   sequence.ref.rule = AcceptanceRule::kRejection;

@@ -137,7 +137,7 @@ TEST(PromptLookup, LearnsWhetherTheGuessOrTheDraftIsRightWhereTheyDiffer) {
   EXPECT_TRUE(after(round, 180).beats(guess, unsure));
 }
 
-TEST(PromptLookup, PlacesBehindARejectedTokenTeachNothing) {
+TEST(PromptLookup, PlacesBehindARejectedTokenAreNotLearnedFrom) {
   Tokens text{1, 2, 3, 1, 2};
   PromptLookup lookup;
   const PromptLookup::Guess first = lookup.after(text, 5), second = lookup.guess(text, Tokens{9});

@@ -118,7 +118,7 @@ class ToyDecoder {
   std::int32_t draw(std::size_t node, const RandomAddress& at) {
     Distribution& q = proposal_.q[node];
     const bool best_unused = draft_.draw_method == DrawMethod::kDeterministic;
-    if (best_unused || draft_.without_replacement) remove_elder_siblings(node, q);
+    if (best_unused || draft_.without_replacement) remove_earlier_siblings(node, q);
     if (best_unused) {
       const auto best = std::max_element(q.probabilities.begin(), q.probabilities.end());
       return q.ids[static_cast<std::size_t>(best - q.probabilities.begin())];
@@ -127,10 +127,10 @@ class ToyDecoder {
     return sample_inverse_cdf(q, uniform(at, RandomPurpose::kDraft, static_cast<std::uint32_t>(node)));
   }
 
-  void remove_elder_siblings(std::size_t node, Distribution& q) const {
-    for (std::size_t elder = 0; elder < node; ++elder) {
-      if (proposal_.parents[elder] != proposal_.parents[node]) continue;
-      const auto found = std::find(q.ids.begin(), q.ids.end(), proposal_.tokens[elder]);
+  void remove_earlier_siblings(std::size_t node, Distribution& q) const {
+    for (std::size_t earlier = 0; earlier < node; ++earlier) {
+      if (proposal_.parents[earlier] != proposal_.parents[node]) continue;
+      const auto found = std::find(q.ids.begin(), q.ids.end(), proposal_.tokens[earlier]);
       q.probabilities.erase(q.probabilities.begin() + (found - q.ids.begin()));
       q.ids.erase(found);
     }

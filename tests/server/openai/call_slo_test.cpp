@@ -46,11 +46,11 @@ TEST(Call, SloIsTheSpeedAskedFor) {
     EXPECT_EQ(fault(header), "X-Slipstream-SLO") << header;
   }
   EXPECT_EQ(fault("tpot=41", R"("slo":{"tpot_ms":40})"), "slo.tpot_ms");
-  CallHeaders stranger;
-  stranger.slo = "tpot=41";
-  stranger.may_ask_slo = false;
+  CallHeaders unprivileged;
+  unprivileged.slo = "tpot=41";
+  unprivileged.may_ask_slo = false;
   try {
-    parse_request(Endpoint::kChat, R"({"messages":[{"role":"user","content":"x"}]})", stranger);
+    parse_request(Endpoint::kChat, R"({"messages":[{"role":"user","content":"x"}]})", unprivileged);
     ADD_FAILURE() << "taken";
   } catch (const Error& error) {
     EXPECT_EQ(error.param(), "X-Slipstream-SLO") << "the body has no slo";

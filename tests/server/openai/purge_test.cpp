@@ -24,10 +24,10 @@ TEST(Purge, AnAnswersIdNamesItsRequest) {
 
 class DeleteRequestTest : public HttpServerTest {
  protected:
-  // What the purge door was asked, and answers from a thread of its own.
+  // What the purge function was asked, and answers from a thread of its own.
   void serve_purges() {
     purge_ = [this](PurgeOrder order, const std::function<void(PurgeResult)>& done) {
-      if (door_error_) throw Error(*door_error_);
+      if (purge_error_) throw Error(*purge_error_);
       const std::lock_guard lock(mutex_);
       orders_.push_back(std::move(order));
       threads_.emplace_back([done, result = result_] {
@@ -45,7 +45,7 @@ class DeleteRequestTest : public HttpServerTest {
   std::mutex mutex_;
   std::vector<PurgeOrder> orders_;
   PurgeResult result_{1, 2, std::nullopt};
-  std::optional<Error> door_error_;
+  std::optional<Error> purge_error_;
   std::vector<std::jthread> threads_;
 };
 
@@ -99,7 +99,7 @@ TEST_F(DeleteRequestTest, FailuresAreNotSuccess) {
   result_ = {0, 0, Error(ErrorCode::kDataLoss, "ledger.db is damaged")};
   serve_purges();
   EXPECT_EQ(remove("x").status, 500);
-  door_error_ = Error(ErrorCode::kOverloaded, "64 purges wait already");
+  purge_error_ = Error(ErrorCode::kOverloaded, "64 purges wait already");
   EXPECT_EQ(remove("x").status, 429);
 }
 

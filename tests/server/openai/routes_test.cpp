@@ -281,7 +281,7 @@ TEST_F(RoutesTest, AFaultOfTheDraftStoreShowsNoPath) {
 }
 
 // How much a version was trained tells one client how much the others sent.
-TEST_F(RoutesTest, WhatOthersTaughtADraftIsShownWithItsAcceptanceOnly) {
+TEST_F(RoutesTest, TrainingFiguresAreShownWithAcceptanceOnly) {
   const testing::TemporaryFolder folder;
   DraftStore store(folder.path() / "drafts");
   const auto staged = store.staging_folder("sql");
