@@ -310,7 +310,7 @@ void advance(const AttentionTile& tile, const PagedBlock* block, QueryState& sta
 template <class Sees>
 void attend_block(const AttentionTile& tile, std::int32_t first, const Sees& sees, PagedBlock& block,
                   QueryState& state) {
-  fetch_ahead(tile, first, block.end);
+  fetch_block<kBlockSlots>(tile, first + kBlocksAhead * kBlockSlots, block.end, kFetchedLines);
   StagedValues& values = state.values[state.n_blocks++ % 3];
   find_keys(tile, block);
   find_values(tile, block.at, values);

@@ -15,7 +15,7 @@ constexpr int kStepSlots = 32;  // slots that one value product sums over
 constexpr int kValueSteps = kBlockSlots / kStepSlots;
 constexpr int kDimsAtOnce = 32;   // dims that one key product sums over
 constexpr int kBlocksAhead = 2;   // distance of prefetching, in blocks
-constexpr int kFetchedLines = 8;  // prefetched at a block's start; the hardware prefetcher does the rest
+constexpr int kFetchedLines = 8;  // prefetched at a page's start; the hardware prefetcher does the rest
 
 // The content of a tile register: [kRegisterRows][kLanes] words.
 using Register = float[kRegisterRows][kLanes];
@@ -128,25 +128,6 @@ void find_values(const AttentionTile& tile, const BlockSlots<kBlockSlots>& at, S
       copy_first_values(tile, from, n, values.copied[step]);
     } else {
       copy_values(tile, at, first, values.copied[step]);
-    }
-  }
-}
-
-// Prefetches the pages needed soon after the block with first rank `first`; past this tile's last rank, `end`, the next
-// tile's pages. Hardware cannot predict a page's address, but reads on once its beginning is loaded.
-SLIP_LANES void fetch_ahead(const AttentionTile& tile, std::int32_t first, std::int32_t end) {
-  if (tile.n_visible_ranges != 0) return;
-  first += kBlocksAhead * kBlockSlots;
-  const std::int32_t past = first - (end + kBlockSlots - 1) / kBlockSlots * kBlockSlots;
-  const bool is_next = past >= 0 && tile.next_pages != nullptr;
-  const std::int32_t* pages = is_next ? tile.next_pages : tile.pages;
-  const std::int32_t begin = is_next ? past : first;
-  const std::int32_t n_committed = is_next ? tile.next_committed : tile.rows[0].n_committed;
-  for (std::int32_t slot = begin; slot < begin + kBlockSlots && slot < n_committed; slot += tile.page_tokens) {
-    const std::byte* keys = tile.keys + pages[slot / tile.page_tokens] * tile.page_stride_bytes;
-    for (int line = 0; line < kFetchedLines; ++line) {
-      __builtin_prefetch(keys + line * kRegisterBytes, 0, 2);
-      __builtin_prefetch(keys + tile.values_offset_bytes + line * kRegisterBytes, 0, 2);
     }
   }
 }

@@ -178,6 +178,25 @@ SLIP_LANES int round_to_lanes(int n) {
   return (n + kLanes - 1) / kLanes * kLanes;
 }
 
+// Prefetches the first `n_lines` of a head's keys and of its values in each page of the block that begins at rank
+// `first`; past the tile's last rank, `end`, the next tile's pages. Hardware cannot predict a page's address.
+template <int kSlots>
+SLIP_LANES void fetch_block(const AttentionTile& tile, std::int32_t first, std::int32_t end, std::int64_t n_lines) {
+  if (tile.n_visible_ranges != 0) return;
+  const std::int32_t past = first - (end + kSlots - 1) / kSlots * kSlots;
+  const bool is_next = past >= 0 && tile.next_pages != nullptr;
+  const std::int32_t* pages = is_next ? tile.next_pages : tile.pages;
+  const std::int32_t begin = is_next ? past : first;
+  const std::int32_t n_committed = is_next ? tile.next_committed : tile.rows[0].n_committed;
+  for (std::int32_t slot = begin; slot < begin + kSlots && slot < n_committed; slot += tile.page_tokens) {
+    const std::byte* keys = tile.keys + pages[slot / tile.page_tokens] * tile.page_stride_bytes;
+    for (std::int64_t line = 0; line < n_lines; ++line) {
+      __builtin_prefetch(keys + line * kLineBytes, 0, 2);
+      __builtin_prefetch(keys + tile.values_offset_bytes + line * kLineBytes, 0, 2);
+    }
+  }
+}
+
 // Calls attend_block(tile, first, sees, block, state) for every block that some row sees; `first` is the block's first
 // rank. First for all rows that see it without gaps, then once for each row that sees it with gaps.
 template <class Block, class State>

@@ -71,11 +71,15 @@ TEST_P(Attention, NegativeAnOrderThatDependsOnTheChunkIsCaught) {
   EXPECT_EQ(variant_chunks(planted, shape(), pool_), "2 3 4 5 8 9 32 33 150 ");
 }
 
-TEST_P(Attention, PagesMayLieAnywhere) {
+// Also where a block does not fill a page, so that its slots are widened first.
+TEST_P(Attention, PagesMayLieAnywhereAndBeOfAnySize) {
   const PagedSequence one(shape(), 100, 8), other(shape(), 100, 9), unpaged(shape(6, 2, 64, 128), 100, 9);
+  const PagedSequence halves(shape(6, 2, 64, 16), 100, 9), odd(shape(6, 2, 64, 40), 100, 9);
   const auto expected = attend(table(), shape(), one.kv(), chain(one, 90, 10), 0, pool_);
   EXPECT_TRUE(same_bits(expected, attend(table(), shape(), other.kv(), chain(other, 90, 10), 0, pool_)));
   EXPECT_TRUE(same_bits(expected, attend(table(), shape(), unpaged.kv(), chain(unpaged, 90, 10), 0, pool_)));
+  EXPECT_TRUE(same_bits(expected, attend(table(), shape(), halves.kv(), chain(halves, 90, 10), 0, pool_)));
+  EXPECT_TRUE(same_bits(expected, attend(table(), shape(), odd.kv(), chain(odd, 90, 10), 0, pool_)));
 }
 
 TEST_P(Attention, OtherSequencesInTheStepChangeNoBit) {
