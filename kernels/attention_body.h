@@ -14,8 +14,9 @@ namespace {
 
 constexpr int kBlockSlots = 32;
 constexpr int kGroups = kBlockSlots / kGroupSlots;
-constexpr int kHeadsInFlight = kParts == 1 ? 4 : 2;  // accumulators that fit the register file
-constexpr int kDimsInFlight = kParts == 1 ? 4 : 2;   // in units of 16
+// A query is one head of one row. As many are scored together as their sums fit the register file.
+constexpr int kQueriesInFlight = kParts == 1 ? 6 : 2;
+constexpr int kDimsInFlight = kParts == 1 ? 4 : 2;  // in units of 16
 
 struct KeyValueBlock {
   static constexpr int kSlots = kBlockSlots;
@@ -25,20 +26,16 @@ struct KeyValueBlock {
   std::int32_t end = 0;  // the last rank that a row of the tile sees, plus one
 };
 
-struct RowState {
-  float most[kAttentionTileHeads];
-  float total[kAttentionTileHeads];
-};
-
-// The outputs so far of each row and head of the tile, before the division by the total.
+// The tile's queries, numbered row by row, and their outputs so far, before the division by the totals. A query takes
+// head_dim values, rounded up to lanes. `Query` is the type that the products multiply.
+template <class Query>
 struct TileState {
-  RowState rows[kAttentionTileRows];
-  alignas(64) float sums[kAttentionTileRows * kAttentionTileHeads * kMaxHeadDim];  // rows of n_heads × rounded head_dim
+  static constexpr int kMost = kAttentionTileRows * kAttentionTileHeads;
+  float most[kMost];
+  float total[kMost];
+  alignas(64) float sums[kMost * kMaxHeadDim];
+  alignas(64) Query queries[kMost * kMaxHeadDim];
 };
-
-SLIP_LANES float* sums_of(const AttentionTile& tile, TileState& state, int row, int head) {
-  return state.sums + (row * tile.n_heads + head) * round_to_lanes(tile.head_dim);
-}
 
 // One line of a group's keys; missing slots give undefined values.
 SLIP_LANES Lanes key_words(const SlotRuns& slots, std::int64_t line) {
@@ -151,11 +148,11 @@ struct BlockInPlace {
 };
 
 // Whether the block's slots are neighbours in one page, from a line's start on, so that BlockInPlace may read all their
-// lines. Classes with 16 registers have none left for widening.
+// lines.
 SLIP_LANES bool is_in_place(const AttentionTile& tile, const BlockSlots<kBlockSlots>& at) {
   const std::int32_t first = at.slots[0], in_page = first % tile.page_tokens;
-  return kParts == 1 && tile.dtype == Dtype::kBFloat16 && at.slots[at.n - 1] - first == at.n - 1 &&
-         in_page % kGroupSlots == 0 && in_page + kBlockSlots <= tile.page_tokens;
+  return tile.dtype == Dtype::kBFloat16 && at.slots[at.n - 1] - first == at.n - 1 && in_page % kGroupSlots == 0 &&
+         in_page + kBlockSlots <= tile.page_tokens;
 }
 SLIP_LANES BlockInPlace block_in_place(const AttentionTile& tile, std::int32_t first_slot) {
   const std::int64_t group_bytes = (tile.head_dim + 1) / 2 * kLineBytes;
@@ -168,26 +165,27 @@ SLIP_LANES BlockInPlace block_in_place(const AttentionTile& tile, std::int32_t f
   return block;
 }
 
-template <int kHeads, class Source>
-SLIP_LANES void score_heads(const AttentionTile& tile, const float* q, const Source& source,
-                            float (*scores)[kBlockSlots]) {
-  Lanes sums[kHeads][kGroups];
+// scores [kQueries, kBlockSlots] of neighbouring queries, which are `stride` apart.
+template <int kQueries, class Source>
+SLIP_LANES void score_queries(const AttentionTile& tile, const Source& source, const float* queries,
+                              std::int64_t stride, float (*scores)[kBlockSlots]) {
+  Lanes sums[kQueries][kGroups];
 #pragma GCC unroll 8
-  for (int h = 0; h < kHeads; ++h) {
-    for (int g = 0; g < kGroups; ++g) sums[h][g] = broadcast(0);
+  for (int i = 0; i < kQueries; ++i) {
+    for (int g = 0; g < kGroups; ++g) sums[i][g] = broadcast(0);
   }
   source.for_keys(
       tile.head_dim, [&](int d, const Lanes(&keys)[kGroups]) __attribute__((always_inline)) {
 #pragma GCC unroll 8
-        for (int h = 0; h < kHeads; ++h) {
-          const Lanes query = broadcast(q[h * tile.head_dim + d]);
-          for (int g = 0; g < kGroups; ++g) sums[h][g] = fused(query, keys[g], sums[h][g]);
+        for (int i = 0; i < kQueries; ++i) {
+          const Lanes query = broadcast(queries[i * stride + d]);
+          for (int g = 0; g < kGroups; ++g) sums[i][g] = fused(query, keys[g], sums[i][g]);
         }
       });
   const Lanes scale = broadcast(tile.scale);
 #pragma GCC unroll 8
-  for (int h = 0; h < kHeads; ++h) {
-    for (int g = 0; g < kGroups; ++g) store(scores[h] + g * kLanes, sums[h][g] * scale);
+  for (int i = 0; i < kQueries; ++i) {
+    for (int g = 0; g < kGroups; ++g) store(scores[i] + g * kLanes, sums[i][g] * scale);
   }
 }
 
@@ -214,112 +212,144 @@ SLIP_LANES float weigh(float* scores, RankRange ranks, float& most, float& total
   return shrink;
 }
 
-// For kHeads heads × kDims · 16 dimensions: sums = sums · shrink + Σ weight · value. Heads are `stride` apart.
-template <int kHeads, int kDims, class Source>
+// For kQueries queries × kDims · 16 dimensions from `dim` on: sums = sums · shrink + Σ weight · value.
+template <int kQueries, int kDims, class Source>
 SLIP_LANES void add_values(const Source& source, int dim, std::int64_t stride, RankRange ranks,
                            const float (*weights)[kBlockSlots], const float* shrink, float* to) {
-  Lanes sums[kHeads][kDims];
+  Lanes sums[kQueries][kDims];
 #pragma GCC unroll 8
-  for (int h = 0; h < kHeads; ++h) {
+  for (int i = 0; i < kQueries; ++i) {
 #pragma GCC unroll 8
-    for (int j = 0; j < kDims; ++j) sums[h][j] = load(to + h * stride + j * kLanes) * broadcast(shrink[h]);
+    for (int j = 0; j < kDims; ++j) sums[i][j] = load(to + i * stride + j * kLanes) * broadcast(shrink[i]);
   }
   source.template for_values<kDims>(
       ranks, dim, [&](int slot, const Lanes(&values)[kDims]) __attribute__((always_inline)) {
 #pragma GCC unroll 8
-        for (int h = 0; h < kHeads; ++h) {
-          const Lanes weight = broadcast(weights[h][slot]);
+        for (int i = 0; i < kQueries; ++i) {
+          const Lanes weight = broadcast(weights[i][slot]);
 #pragma GCC unroll 8
-          for (int j = 0; j < kDims; ++j) sums[h][j] = fused(weight, values[j], sums[h][j]);
+          for (int j = 0; j < kDims; ++j) sums[i][j] = fused(weight, values[j], sums[i][j]);
         }
       });
 #pragma GCC unroll 8
-  for (int h = 0; h < kHeads; ++h) {
+  for (int i = 0; i < kQueries; ++i) {
 #pragma GCC unroll 8
-    for (int j = 0; j < kDims; ++j) store(to + h * stride + j * kLanes, sums[h][j]);
+    for (int j = 0; j < kDims; ++j) store(to + i * stride + j * kLanes, sums[i][j]);
   }
 }
 
-// Adds one row's ranks of this block, for heads [head, head + kHeads).
-template <int kHeads, class Source>
-void attend_heads(const AttentionTile& tile, const Source& source, int row, int head, RankRange ranks,
-                  TileState& state) {
-  alignas(64) float weights[kHeads][kBlockSlots];
-  score_heads<kHeads>(tile, tile.rows[row].q + head * tile.head_dim, source, weights);
-  float shrink[kHeads];
-  for (int h = 0; h < kHeads; ++h) {
-    shrink[h] = weigh(weights[h], ranks, state.rows[row].most[head + h], state.rows[row].total[head + h]);
-  }
+// Adds the ranks of one block to queries [first, first + kQueries), which all see them.
+template <int kQueries, class Source, class Query>
+void attend_queries(const AttentionTile& tile, const Source& source, int first, RankRange ranks,
+                    TileState<Query>& state) {
   const int dims = round_to_lanes(tile.head_dim);
-  float* to = sums_of(tile, state, row, head);
+  alignas(64) float weights[kQueries][kBlockSlots];
+  score_queries<kQueries>(tile, source, state.queries + first * dims, dims, weights);
+  float shrink[kQueries];
+  for (int i = 0; i < kQueries; ++i) {
+    shrink[i] = weigh(weights[i], ranks, state.most[first + i], state.total[first + i]);
+  }
+  float* to = state.sums + first * dims;
   int d = 0;
   for (; d + kDimsInFlight * kLanes <= dims; d += kDimsInFlight * kLanes) {
-    add_values<kHeads, kDimsInFlight>(source, d, dims, ranks, weights, shrink, to + d);
+    add_values<kQueries, kDimsInFlight>(source, d, dims, ranks, weights, shrink, to + d);
   }
-  for (; d < dims; d += kLanes) add_values<kHeads, 1>(source, d, dims, ranks, weights, shrink, to + d);
+  for (; d < dims; d += kLanes) add_values<kQueries, 1>(source, d, dims, ranks, weights, shrink, to + d);
 }
 
-template <class Source>
-void attend_row(const AttentionTile& tile, const Source& source, int row, RankRange ranks, TileState& state) {
-  int head = 0;
-  for (; head + kHeadsInFlight <= tile.n_heads; head += kHeadsInFlight) {
-    attend_heads<kHeadsInFlight>(tile, source, row, head, ranks, state);
+template <int kQueries, class Source, class Query>
+void attend_last(const AttentionTile& tile, const Source& source, int first, int n, RankRange ranks,
+                 TileState<Query>& state) {
+  if constexpr (kQueries > 0) {
+    if (n == kQueries) return attend_queries<kQueries>(tile, source, first, ranks, state);
+    attend_last<kQueries - 1>(tile, source, first, n, ranks, state);
   }
-  const int left = tile.n_heads - head;
-  if (left == 3) attend_heads<3>(tile, source, row, head, ranks, state);
-  if (left == 2) attend_heads<2>(tile, source, row, head, ranks, state);
-  if (left == 1) attend_heads<1>(tile, source, row, head, ranks, state);
+}
+
+// Adds one block to all rows that see it. Neighbouring rows that see the same ranks are taken together.
+template <class Source, class Sees, class Query>
+void attend_rows(const AttentionTile& tile, std::int32_t first_rank, const Sees& sees, const Source& source,
+                 TileState<Query>& state) {
+  for (int row = 0, next = 0; row < tile.n_rows; row = next) {
+    const RankRange ranks = ranks_in_block<kBlockSlots>(tile.rows[row], first_rank);
+    const auto sees_as_many = [&](int other) {
+      const RankRange of_other = ranks_in_block<kBlockSlots>(tile.rows[other], first_rank);
+      return of_other.begin == ranks.begin && of_other.end == ranks.end && sees(other);
+    };
+    next = row + 1;
+    if (is_empty(ranks) || !sees(row)) continue;
+    while (next < tile.n_rows && sees_as_many(next)) ++next;
+    int query = row * tile.n_heads;
+    const int end = next * tile.n_heads;
+    for (; query + kQueriesInFlight <= end; query += kQueriesInFlight) {
+      attend_queries<kQueriesInFlight>(tile, source, query, ranks, state);
+    }
+    attend_last<kQueriesInFlight - 1>(tile, source, query, end - query, ranks, state);
+  }
 }
 
 template <class Sees>
 void attend_block(const AttentionTile& tile, std::int32_t first, const Sees& sees, KeyValueBlock& block,
-                  TileState& state) {
+                  TileState<float>& state) {
   fetch_block<kBlockSlots>(tile, first + kBlockSlots, block.end, tile.values_offset_bytes / kLineBytes);
-  const auto attend = [&](const auto& source) {
-    for (int r = 0; r < tile.n_rows; ++r) {
-      const RankRange ranks = ranks_in_block<kBlockSlots>(tile.rows[r], first);
-      if (!is_empty(ranks) && sees(r)) attend_row(tile, source, r, ranks, state);
-    }
-  };
-  if (is_in_place(tile, block.at)) return attend(block_in_place(tile, block.at.slots[0]));
+  if (kParts == 1 && is_in_place(tile, block.at)) {  // with 16 registers, none is left for widening
+    return attend_rows(tile, first, sees, block_in_place(tile, block.at.slots[0]), state);
+  }
   stage(tile, block);
-  attend(StagedBlock{block, round_to_lanes(tile.head_dim)});
+  attend_rows(tile, first, sees, StagedBlock{block, round_to_lanes(tile.head_dim)}, state);
 }
 
-void clear(const AttentionTile& tile, TileState& state) {
-  for (int r = 0; r < tile.n_rows; ++r) {
-    for (int h = 0; h < tile.n_heads; ++h) {
-      state.rows[r].most[h] = -__builtin_inff();
-      state.rows[r].total[h] = 0;
-      for (int d = 0; d < tile.head_dim; d += kLanes) store(sums_of(tile, state, r, h) + d, broadcast(0));
+SLIP_LANES void store_query(float* to, const Lanes& values) {
+  store(to, values);
+}
+SLIP_LANES void store_query(std::uint16_t* to, const Lanes& values) {
+  store_bf16(to, values);
+}
+
+template <class Query>
+void begin_queries(const AttentionTile& tile, TileState<Query>& state) {
+  const int dims = round_to_lanes(tile.head_dim);
+  for (int i = 0; i < tile.n_rows * tile.n_heads; ++i) {
+    state.most[i] = -__builtin_inff();
+    state.total[i] = 0;
+    const float* from = tile.rows[i / tile.n_heads].q + i % tile.n_heads * tile.head_dim;
+    for (int d = 0; d < tile.head_dim; d += kLanes) {
+      const int left = tile.head_dim - d;
+      store(state.sums + i * dims + d, broadcast(0));
+      store_query(state.queries + i * dims + d, left >= kLanes ? load(from + d) : load_first(from + d, left));
     }
   }
 }
 
-void write_out(const AttentionTile& tile, TileState& state) {
-  for (int r = 0; r < tile.n_rows; ++r) {
-    for (int h = 0; h < tile.n_heads; ++h) {
-      const Lanes total = broadcast(state.rows[r].total[h]);
-      float* to = tile.rows[r].out + h * tile.head_dim;
-      for (int d = 0; d < tile.head_dim; d += kLanes) {
-        const Lanes value = load(sums_of(tile, state, r, h) + d) / total;
-        if (tile.head_dim - d >= kLanes) {
-          store(to + d, value);
-        } else {
-          store_first(to + d, value, tile.head_dim - d);
-        }
+template <class Query>
+void write_out(const AttentionTile& tile, const TileState<Query>& state) {
+  const int dims = round_to_lanes(tile.head_dim);
+  for (int i = 0; i < tile.n_rows * tile.n_heads; ++i) {
+    const Lanes total = broadcast(state.total[i]);
+    float* to = tile.rows[i / tile.n_heads].out + i % tile.n_heads * tile.head_dim;
+    for (int d = 0; d < tile.head_dim; d += kLanes) {
+      const Lanes value = load(state.sums + i * dims + d) / total;
+      if (tile.head_dim - d >= kLanes) {
+        store(to + d, value);
+      } else {
+        store_first(to + d, value, tile.head_dim - d);
       }
     }
   }
 }
 
-void attention_tile(const AttentionTile& tile) {
-  KeyValueBlock block;
-  TileState state;
+template <class Block, class Query>
+void attend_tile(const AttentionTile& tile) {
+  Block block;
+  TileState<Query> state;
   block.end = ranks_of<kBlockSlots>(tile).end;
-  clear(tile, state);
+  begin_queries(tile, state);
   attend_blocks(tile, block, state);
   write_out(tile, state);
+}
+
+void attention_tile(const AttentionTile& tile) {
+  attend_tile<KeyValueBlock, float>(tile);
 }
 
 }  // namespace

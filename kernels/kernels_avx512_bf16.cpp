@@ -4,6 +4,7 @@
 
 #if defined(__x86_64__)
 #include "kernels/activations_body.h"
+#include "kernels/attention_pairs_body.h"
 #include "kernels/matmul_body.h"
 
 namespace slip::kernels {
@@ -33,7 +34,9 @@ const KernelTable kAvx512Bf16Kernels = {.matmul_bf16 = matmul_tile<DotPairStep, 
                                         .bf16_tile_rows = kLongTileRows,
                                         .bf16_stretch = kStretch,
                                         .bf16_rows = paired_rows,
-                                        .bf16_pair_bytes = DotPairStep::kStepBytes};
+                                        .bf16_pair_bytes = DotPairStep::kStepBytes,
+                                        .attention = attention_tile_of_pairs,
+                                        .attention_rounds = true};
 
 }  // namespace slip::kernels
 #endif
