@@ -26,15 +26,17 @@ using testing::PlainSequence;
 using testing::random_tokens;
 using testing::same_bits;
 
-// Of the largest one; infinite where `b` is not finite.
-double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
-  double largest = 0, difference = 0;
+// The root mean square of the differences, relative to that of `a`; infinite where `b` is not finite. A largest
+// difference would be one logit's luck.
+double relative_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double squares = 0, differences = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (!std::isfinite(b[i])) return INFINITY;
-    largest = std::max(largest, std::abs(double{a[i]}));
-    difference = std::max(difference, std::abs(double{a[i]} - b[i]));
+    const double difference = double{a[i]} - b[i];
+    squares += double{a[i]} * a[i];
+    differences += difference * difference;
   }
-  return difference / largest;
+  return std::sqrt(differences / squares);
 }
 
 std::vector<float> logits_of(Worker& worker, const std::vector<std::int32_t>& prompt) {
@@ -45,8 +47,9 @@ std::vector<float> logits_of(Worker& worker, const std::vector<std::int32_t>& pr
 // How far bfloat16 passes are from the float32 one: the CPU's, and a device's.
 struct Rounding {
   double cpu, device;
-  // Both round weights, activations, keys and values; only the order of sums differs, and with AMX the CPU's attention.
-  bool is_alike() const { return device <= 1.5 * cpu; }
+  // Both round weights, activations, keys and values; only the order of sums differs, and on CPUs with bfloat16
+  // products the attention.
+  bool is_alike() const { return device <= 1.25 * cpu; }
 };
 
 Rounding rounding_of(const nlohmann::json& config, const ModelWeights& on_device) {
@@ -57,8 +60,8 @@ Rounding rounding_of(const nlohmann::json& config, const ModelWeights& on_device
   DeviceBench device(on_device);
   const auto prompt = random_tokens(45, 1, exact_weights->config.vocab_size);
   const auto expected = logits_of(exact, prompt);
-  return {largest_difference(expected, logits_of(rounded, prompt)),
-          largest_difference(expected, logits_of(device.worker, prompt))};
+  return {relative_difference(expected, logits_of(rounded, prompt)),
+          relative_difference(expected, logits_of(device.worker, prompt))};
 }
 
 class DeviceArchitectures : public ::testing::TestWithParam<std::string> {
@@ -87,7 +90,7 @@ TEST_P(DeviceArchitectures, LogitsAreAsNearToFloat32AsTheCpus) {
 
 TEST_P(DeviceArchitecturesNegative, ASmallFaultIsSeen) {
   const auto wrong = std::const_pointer_cast<ModelWeights>(weights());
-  for (float& value : wrong->layers.back().ffn_norm) value *= 1.05F;
+  for (float& value : wrong->layers.back().ffn_norm) value *= 1.02F;
   EXPECT_FALSE(rounding_of(config(), *wrong).is_alike());
 }
 
