@@ -54,11 +54,12 @@ struct AttentionRow {
 // Batch-invariant: a row accumulates over its visible slots in ascending order, in blocks counted by visible rank from
 // the first visible slot. Page layout, other rows and prompt chunking cannot change a bit. A `visible` that lists all
 // slots gives the same bits as an empty one.
-// With bfloat16 keys AMX also rounds queries and softmax weights to bfloat16, its only operand type here.
+// With bfloat16 keys, classes with products of bfloat16 (AMX, AVX512-BF16) round queries and softmax weights to it too.
 void paged_attention(const float* q, std::int64_t q_stride, const PagedKv& kv, std::span<const AttentionRow> rows,
                      int n_heads, float scale, float* out, std::int64_t out_stride, ThreadPool& pool);
 
-// Stores one row's k and v (float32 [n_kv_heads * head_dim] each) at a cache slot.
+// Stores one row's k and v (float32 [n_kv_heads * head_dim] each) at a cache slot. An element of v that is not finite is
+// stored as 0, and its head's key as NaN: only rows that see the slot get NaN.
 void store_kv(const PagedKv& kv, std::int32_t page, int offset, const float* k, const float* v);
 // Copies one slot's keys and values of this layer; source and destination may be the same slot.
 void copy_kv(const PagedKv& kv, std::int32_t from_page, int from_offset, std::int32_t to_page, int to_offset);
