@@ -173,6 +173,9 @@ void attend_stretch(const KernelTable& table, const TileGrid& grid, std::size_t 
     tile.pages = from.pages;
     tile.next_pages = is_last ? nullptr : rows[row + 1].pages;
     tile.next_committed = is_last ? 0 : rows[row + 1].n_committed;
+    AttentionRowView next;
+    if (!is_last) find_view(rows[row + 1], next);
+    tile.next_first = next.first_visible;
     tile.visible = from.visible.data();
     tile.n_visible_ranges = from.visible.size();
     table.attention(tile);
@@ -186,6 +189,7 @@ void attend_stretch(const KernelTable& table, const TileGrid& grid, std::size_t 
 void paged_attention_with(const KernelTable& table, const PagedKv& kv, const AttentionArguments& arguments,
                           ThreadPool& pool) {
   SLIP_CHECK(kv.head_dim <= kMaxHeadDim, "a head is wider than the attention tile");
+  SLIP_CHECK(kv.head_dim % 2 == 0, "rotation takes pairs of dimensions, and so do the products");
   SLIP_CHECK(arguments.n_heads % kv.n_kv_heads == 0, "each key head serves the same number of query heads");
   const TileGrid grid{kv, arguments};
   const std::size_t columns = grid.columns();

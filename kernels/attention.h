@@ -15,8 +15,8 @@ namespace slip::kernels {
 // neighbouring slots. Sizes are rounded up to multiples of 16 and of p.
 //
 // An AMX tile register loads sixteen such lines without a transposition, so one kernel serves 1 query and 100. A page
-// of 32 slots is the depth of one product over values. Only slots that do not fill whole lines are copied first: a
-// tree's, the edges of a range, the last ones.
+// of 32 slots is the depth of one product over values. Only slots that do not lie side by side in lines are copied
+// first: a tree's, the edges of a range; with AMX the last ones, too.
 struct PagedKv {
   void* base = nullptr;  // page p of this layer starts at base + p * page_stride_bytes
   std::int64_t page_stride_bytes = 0;
@@ -58,8 +58,8 @@ struct AttentionRow {
 void paged_attention(const float* q, std::int64_t q_stride, const PagedKv& kv, std::span<const AttentionRow> rows,
                      int n_heads, float scale, float* out, std::int64_t out_stride, ThreadPool& pool);
 
-// Stores one row's k and v (float32 [n_kv_heads * head_dim] each) at a cache slot. An element of v that is not finite is
-// stored as 0, and its head's key as NaN: only rows that see the slot get NaN.
+// Stores one row's k and v (float32 [n_kv_heads * head_dim] each) at a cache slot. An element of v that is not finite
+// is stored as 0, and its head's key as NaN: only rows that see the slot get NaN.
 void store_kv(const PagedKv& kv, std::int32_t page, int offset, const float* k, const float* v);
 // Copies one slot's keys and values of this layer; source and destination may be the same slot.
 void copy_kv(const PagedKv& kv, std::int32_t from_page, int from_offset, std::int32_t to_page, int to_offset);

@@ -310,7 +310,6 @@ void advance(const AttentionTile& tile, const PagedBlock* block, QueryState& sta
 template <class Sees>
 void attend_block(const AttentionTile& tile, std::int32_t first, const Sees& sees, PagedBlock& block,
                   QueryState& state) {
-  fetch_block<kBlockSlots>(tile, first + kBlocksAhead * kBlockSlots, block.end, kFetchedLines);
   StagedValues& values = state.values[state.n_blocks++ % 3];
   find_keys(tile, block);
   find_values(tile, block.at, values);
@@ -346,7 +345,6 @@ void write_queries(const AttentionTile& tile, const QueryState& state) {
 void amx_attention_tile(const AttentionTile& tile) {
   const FlushDenormals flush;
   PagedBlock block;
-  block.end = ranks_of<kBlockSlots>(tile).end;
   QueryState state;
   begin_queries(tile, state);
   const auto rows = static_cast<std::uint8_t>(n_registers(tile) > 1 ? kRegisterRows : n_queries(tile));

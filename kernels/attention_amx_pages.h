@@ -13,9 +13,7 @@ constexpr int kBlockSlots = 64;
 constexpr int kSlotGroups = kBlockSlots / kGroupSlots;
 constexpr int kStepSlots = 32;  // slots that one value product sums over
 constexpr int kValueSteps = kBlockSlots / kStepSlots;
-constexpr int kDimsAtOnce = 32;   // dims that one key product sums over
-constexpr int kBlocksAhead = 2;   // distance of prefetching, in blocks
-constexpr int kFetchedLines = 8;  // prefetched at a page's start; the hardware prefetcher does the rest
+constexpr int kDimsAtOnce = 32;  // dims that one key product sums over
 
 // The content of a tile register: [kRegisterRows][kLanes] words.
 using Register = float[kRegisterRows][kLanes];
@@ -32,8 +30,9 @@ struct StagedValues {
 
 struct PagedBlock {
   static constexpr int kSlots = kBlockSlots;
+  static constexpr int kBlocksAhead = 2;
+  static constexpr std::int64_t kFetchedLines = 8;  // the hardware prefetcher does the rest
   BlockSlots<kBlockSlots> at;
-  std::int32_t end = 0;  // the rank after the tile's last
   const std::byte* keys[kSlotGroups];
   alignas(64) float copied_keys[kSlotGroups][kMaxHeadDim / 2][kLanes];  // keys that cannot be read in place
 };

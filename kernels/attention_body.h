@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention of one tile in 16-lane arithmetic, included by each instruction class's source file.
 //
-// A block's keys (lanes are slots, as in the pages) and values are read from the page by each row, or widened once and
-// shared by all rows and heads of the tile that see the same slots. Softmax runs online over the blocks (Milakov and
-// Gimelshein, 2018). A row's arithmetic does not depend on the tile's other rows: scores accumulate over the dimensions
-// in order, outputs over the slots in order.
+// A block's keys (lanes are slots, as in the pages) and values are read from the page, or widened once and shared by
+// all rows and heads of the tile that see the same slots. Softmax runs online over the blocks (Milakov and Gimelshein,
+// 2018). A row's arithmetic does not depend on the tile's other rows: scores accumulate over the dimensions in order,
+// outputs over the slots in order.
 #pragma once
 
 #include "kernels/attention_ranks.h"
@@ -20,10 +20,11 @@ constexpr int kDimsInFlight = kParts == 1 ? 4 : 2;  // in units of 16
 
 struct KeyValueBlock {
   static constexpr int kSlots = kBlockSlots;
+  static constexpr int kBlocksAhead = 1;
+  static constexpr std::int64_t kFetchedLines = kAllLines;
   alignas(64) float keys[kGroups][kMaxHeadDim][kLanes];
   alignas(64) float values[kBlockSlots * kMaxHeadDim];  // [kBlockSlots][head_dim rounded up to lanes]
   BlockSlots<kBlockSlots> at;
-  std::int32_t end = 0;  // the last rank that a row of the tile sees, plus one
 };
 
 // The tile's queries, numbered row by row, and their outputs so far, before the division by the totals. A query takes
@@ -57,7 +58,7 @@ void widen_keys(const AttentionTile& tile, const SlotRuns& slots, float (*to)[kL
   for (int d = 0; d < tile.head_dim; d += 2) {
     const Lanes pairs = key_words(slots, d / 2);
     store(to[d], first_of_pairs(pairs));
-    if (d + 1 < tile.head_dim) store(to[d + 1], second_of_pairs(pairs));
+    store(to[d + 1], second_of_pairs(pairs));
   }
 }
 
@@ -109,10 +110,9 @@ struct StagedBlock {
   }
 };
 
-// The same of a bfloat16 block whose slots fill a page as the products read them. Each row widens the lines anew, in
-// registers, which takes less time than the stores of stage(): on a Zen 5, one row took 0.55 times as long, 256 rows of
-// a prompt 0.9.
-struct BlockInPlace {
+// The same of a bfloat16 block, as lines of a page. They are widened in registers for each few queries, which takes
+// less time than the stores of stage(): on a Zen 5, one row took 0.55 times as long, 256 rows of a prompt 0.9.
+struct BlockLines {
   const std::byte* keys[kGroups];
   const std::byte* values;
   std::int64_t stride;  // from 16 dims to the next 16
@@ -127,7 +127,7 @@ struct BlockInPlace {
         second[g] = second_of_pairs(pairs);
       }
       body(d, first);
-      if (d + 1 < head_dim) body(d + 1, second);
+      body(d + 1, second);
     }
   }
   template <int kDims, class Body>
@@ -147,18 +147,18 @@ struct BlockInPlace {
   }
 };
 
-// Whether the block's slots are neighbours in one page, from a line's start on, so that BlockInPlace may read all their
-// lines.
+// Whether the block's slots are neighbours in one page, from a line's start on, so that all their lines may be
+// read.
 SLIP_LANES bool is_in_place(const AttentionTile& tile, const BlockSlots<kBlockSlots>& at) {
   const std::int32_t first = at.slots[0], in_page = first % tile.page_tokens;
   return tile.dtype == Dtype::kBFloat16 && at.slots[at.n - 1] - first == at.n - 1 && in_page % kGroupSlots == 0 &&
          in_page + kBlockSlots <= tile.page_tokens;
 }
-SLIP_LANES BlockInPlace block_in_place(const AttentionTile& tile, std::int32_t first_slot) {
-  const std::int64_t group_bytes = (tile.head_dim + 1) / 2 * kLineBytes;
+SLIP_LANES BlockLines block_in_place(const AttentionTile& tile, std::int32_t first_slot) {
+  const std::int64_t group_bytes = tile.head_dim / 2 * kLineBytes;
   const std::byte* keys = page_of(tile, first_slot) + first_slot % tile.page_tokens / kGroupSlots * group_bytes;
   const SlotValues values = values_of(tile, first_slot);
-  BlockInPlace block;
+  BlockLines block;
   for (int g = 0; g < kGroups; ++g) block.keys[g] = keys + g * group_bytes;
   block.values = values.words;
   block.stride = values.stride;
@@ -291,7 +291,6 @@ void attend_rows(const AttentionTile& tile, std::int32_t first_rank, const Sees&
 template <class Sees>
 void attend_block(const AttentionTile& tile, std::int32_t first, const Sees& sees, KeyValueBlock& block,
                   TileState<float>& state) {
-  fetch_block<kBlockSlots>(tile, first + kBlockSlots, block.end, tile.values_offset_bytes / kLineBytes);
   if (kParts == 1 && is_in_place(tile, block.at)) {  // with 16 registers, none is left for widening
     return attend_rows(tile, first, sees, block_in_place(tile, block.at.slots[0]), state);
   }
@@ -342,13 +341,14 @@ template <class Block, class Query>
 void attend_tile(const AttentionTile& tile) {
   Block block;
   TileState<Query> state;
-  block.end = ranks_of<kBlockSlots>(tile).end;
+  static_assert(sizeof block + sizeof state < 3U << 19, "cli/stack_limit.cpp accepts a stack of 2 MiB");
   begin_queries(tile, state);
   attend_blocks(tile, block, state);
   write_out(tile, state);
 }
 
-void attention_tile(const AttentionTile& tile) {
+// Not inline: two states of this size would be a stack frame of their own.
+[[gnu::noinline]] void attention_tile(const AttentionTile& tile) {
   attend_tile<KeyValueBlock, float>(tile);
 }
 

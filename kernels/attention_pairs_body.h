@@ -14,10 +14,11 @@ namespace {
 // Words of a block that does not lie in one page, in a page's order.
 struct PairBlock {
   static constexpr int kSlots = kBlockSlots;
+  static constexpr int kBlocksAhead = 1;
+  static constexpr std::int64_t kFetchedLines = kAllLines;
   alignas(64) std::byte keys[kGroups][kMaxHeadDim / 2][kLineBytes];
   alignas(64) std::byte values[kMaxHeadDim / kLanes][kBlockSlots / 2][kLineBytes];
   BlockSlots<kBlockSlots> at;
-  std::int32_t end = 0;  // the last rank that a row of the tile sees, plus one
 };
 
 SLIP_LANES __m512i load_words(const std::byte* from) {
@@ -50,7 +51,7 @@ void copy_words(const AttentionTile& tile, PairBlock& block) {
 }
 
 // A block's words, in the page or copied, which the products read without widening.
-struct PairWords : BlockInPlace {};
+struct PairWords : BlockLines {};
 
 SLIP_LANES PairWords words_of(const PairBlock& block) {
   PairWords copied;
@@ -129,7 +130,6 @@ SLIP_LANES void add_values(const PairWords& block, int dim, std::int64_t stride,
 template <class Sees>
 void attend_block(const AttentionTile& tile, std::int32_t first, const Sees& sees, PairBlock& block,
                   TileState<std::uint16_t>& state) {
-  fetch_block<kBlockSlots>(tile, first + kBlockSlots, block.end, tile.values_offset_bytes / kLineBytes);
   if (is_in_place(tile, block.at)) {
     return attend_rows(tile, first, sees, PairWords{block_in_place(tile, block.at.slots[0])}, state);
   }
@@ -137,9 +137,9 @@ void attend_block(const AttentionTile& tile, std::int32_t first, const Sees& see
   attend_rows(tile, first, sees, words_of(block), state);
 }
 
-// A cache that holds float32, or no whole pairs of dimensions, is read by the class without this instruction.
+// A cache of float32 is read by the class without this instruction.
 void attention_tile_of_pairs(const AttentionTile& tile) {
-  if (tile.dtype != Dtype::kBFloat16 || tile.head_dim % 2 != 0) return attention_tile(tile);
+  if (tile.dtype != Dtype::kBFloat16) return attention_tile(tile);
   attend_tile<PairBlock, std::uint16_t>(tile);
 }
 

@@ -178,15 +178,19 @@ SLIP_LANES int round_to_lanes(int n) {
   return (n + kLanes - 1) / kLanes * kLanes;
 }
 
-// Prefetches the first `n_lines` of a head's keys and of its values in each page of the block that begins at rank
-// `first`; past the tile's last rank, `end`, the next tile's pages. Hardware cannot predict a page's address.
+constexpr std::int64_t kAllLines = std::int64_t{1} << 32;  // more than a page has
+
+// Prefetches at most `most` lines of a head's keys and as many of its values in each page of the block that begins at
+// rank `first`; past the tile's last rank, `end`, of the next tile's first block. Hardware cannot predict a page's
+// address.
 template <int kSlots>
-SLIP_LANES void fetch_block(const AttentionTile& tile, std::int32_t first, std::int32_t end, std::int64_t n_lines) {
+SLIP_LANES void fetch_block(const AttentionTile& tile, std::int32_t first, std::int32_t end, std::int64_t most) {
   if (tile.n_visible_ranges != 0) return;
+  const std::int64_t of_page = tile.values_offset_bytes / kLineBytes, n_lines = of_page < most ? of_page : most;
   const std::int32_t past = first - (end + kSlots - 1) / kSlots * kSlots;
   const bool is_next = past >= 0 && tile.next_pages != nullptr;
   const std::int32_t* pages = is_next ? tile.next_pages : tile.pages;
-  const std::int32_t begin = is_next ? past : first;
+  const std::int32_t begin = is_next ? past + tile.next_first / kSlots * kSlots : first;
   const std::int32_t n_committed = is_next ? tile.next_committed : tile.rows[0].n_committed;
   for (std::int32_t slot = begin; slot < begin + kSlots && slot < n_committed; slot += tile.page_tokens) {
     const std::byte* keys = tile.keys + pages[slot / tile.page_tokens] * tile.page_stride_bytes;
@@ -207,6 +211,7 @@ void attend_blocks(const AttentionTile& tile, Block& block, State& state) {
   constexpr int kSlots = Block::kSlots;
   const TileRanks ranks = ranks_of<kSlots>(tile);
   for (std::int32_t first = ranks.begin; first < ranks.end; first += kSlots) {
+    fetch_block<kSlots>(tile, first + Block::kBlocksAhead * kSlots, ranks.end, Block::kFetchedLines);
     if (first < tile.rows[0].n_listed) listed_slot(tile, first, block_begin);
     const auto is_plain_to = [&](int r) { return is_plain<kSlots>(tile.rows[r], first); };
     find_plain_slots(tile, first, block_begin, block.at);

@@ -79,6 +79,7 @@ struct AttentionTile {
   // Of the tile that this thread takes next, for prefetching; null: unknown
   const std::int32_t* next_pages = nullptr;
   std::int32_t next_committed = 0;
+  std::int32_t next_first = 0;  // the first rank that its first row sees
   const SlotRange* visible = nullptr;
   std::size_t n_visible_ranges = 0;
   const std::byte* keys = nullptr;       // of this kv head, in page 0
