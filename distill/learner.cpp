@@ -258,8 +258,9 @@ void Learner::State::upkeep_when_due() {
   reported = dropped;
 }
 
-// Called between two parts of an optimizer step. Waits until the governor grants the next one, and takes in records
-// meanwhile. Abandons the step after a long wait, so that records do not wait for their scores behind it.
+// Called between two parts of an optimizer step, and before and within an export. Waits until the governor grants the
+// next part, and takes in records meanwhile. Abandons the step or the export after a long wait, so that records do not
+// wait for their scores behind it.
 bool Learner::State::in_unit() {
   const std::int64_t began = monotonic_us();
   while (!stopping.load(std::memory_order_acquire)) {

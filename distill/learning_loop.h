@@ -46,7 +46,8 @@ struct LearningLoopSetting {
   const EarlierRecords& earlier;
   Governor& governor;
   DecisionSink& decisions;
-  std::function<bool()> go_on;  // called between two parts of a step; false abandons the step; may take() records
+  // Called between two parts of a step, and before and within an export. False abandons either. May take() records.
+  std::function<bool()> go_on;
   // Gives the cores back. Called before a trainer's state or a candidate is written, since that takes long.
   std::function<void()> end_unit;
 };
