@@ -310,9 +310,7 @@ void Publisher::roll_back(TopicState& topic, const CanaryVerdict& verdict, bool 
   drop_candidate(topic);  // it descends from the bad version
   if (verdict.harmful) restart_trainer(topic);
   DraftSource restored = restore_or_base(topic, to_base || !topic.previous ? base_source_ : *topic.previous);
-  CanaryVerdict told = verdict;
-  told.reason = (to_base ? "worse than the base draft, " : "worse than its predecessor, ") + verdict.reason;
-  decide(topic, "rollback", told, restored.version->number);
+  decide(topic, "rollback", verdict, restored.version->number);
   // The base draft also serves if the predecessor is gone.
   const AcceptanceScore measured =
       restored.version->weights == base_->weights ? topic.recent_base : topic.recent_previous;

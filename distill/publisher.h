@@ -45,7 +45,7 @@ class Publisher {
   // Drops the candidate. If it was clearly worse than the live version, its trainer restarts from that version.
   void refuse(TopicState& topic, const CanaryVerdict& verdict);
   // Returns to the predecessor, or to the base draft. The older weights are served at once even if the disk refuses the
-  // change; a restart then serves and watches the bad version again.
+  // change; a restart then serves and watches the bad version again. `verdict` gives the whole reason.
   void roll_back(TopicState& topic, const CanaryVerdict& verdict, bool to_base);
   // Drops the candidate and restarts the trainer, after a failure that may have damaged it.
   void abandon(TopicState& topic);
