@@ -39,6 +39,13 @@ void drop_candidate(TopicState& topic) {
   topic.candidate.reset();
 }
 
+// Drops the candidate for the next export. The evidence is kept, since both are exports of one trainer.
+void drop_for_successor(TopicState& topic) {
+  if (!topic.candidate) return;
+  drop_candidate(topic);
+  topic.candidate_test.begin_successor();
+}
+
 void remove_quietly(const std::filesystem::path& folder) {
   std::error_code ignored;  // the store sweeps its staging area when it opens
   std::filesystem::remove_all(folder, ignored);
@@ -120,10 +127,6 @@ void Publisher::decide(TopicState& topic, const std::string& kind, const CanaryV
 
 bool Publisher::export_candidate(TopicState& topic, DraftTrainer& trainer, std::uint64_t cut_off) {
   if (!may_go_on()) return false;
-  if (topic.candidate) {
-    drop_candidate(topic);
-    topic.candidate_test.begin_successor();
-  }
   const std::string& draft = topic.live_draft->name();
   Candidate candidate;
   candidate.cut_off = cut_off;
@@ -135,6 +138,7 @@ bool Publisher::export_candidate(TopicState& topic, DraftTrainer& trainer, std::
     if (!may_go_on()) return false;
     candidate.weights = candidate.exported->weights(options_.serve_dtype);
   } catch (const Error& error) {
+    drop_for_successor(topic);
     CanaryVerdict verdict;
     verdict.outcome = CanaryOutcome::kRefuse;
     verdict.reason = "not exported: " + error.message();
@@ -142,6 +146,7 @@ bool Publisher::export_candidate(TopicState& topic, DraftTrainer& trainer, std::
     if (error.code() == ErrorCode::kDataLoss) restart_trainer(topic);  // weights not finite: training cannot recover
     return true;
   }
+  drop_for_successor(topic);
   topic.candidate = std::move(candidate);
   return true;
 }
