@@ -87,6 +87,7 @@ class LearningLoop {
   bool scoring_is_due() const;
   TopicState* topic_to_score();
   TopicState* topic_to_train();
+  TopicState* topic_to_export();
   bool may_take_first_step(const TopicState& topic) const;
   void start_curve(TopicState& topic) const;
   void resume_curve(TopicState& topic) const;
@@ -98,6 +99,7 @@ class LearningLoop {
   void train_step();
   std::vector<ReplayRecord> next_batch(TopicState& topic);
   void count_step(TopicState& topic, const TrainStep& step, double took_s);
+  void export_again();
   void export_when_due(TopicState& topic, DraftTrainer& trainer);
   void contain(TopicState& topic, FailureSpell& spell, const char* doing, const std::exception& error);
   TopicProgress progress_of(const TopicState& topic) const;

@@ -157,6 +157,7 @@ void Publisher::restart_trainer(TopicState& topic) {
   trainers_.forget(topic.live_draft->name());
   topic.candidate_test.begin_anew();
   topic.steps_since_export = 0;
+  topic.export_waits = false;
   ++topic.figures.trainer_restarts;
 }
 
