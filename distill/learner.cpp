@@ -68,6 +68,7 @@ struct Learner::State {
   bool begin_unit(LearningUnit unit);
   void end_unit();
   void take_in();
+  void hold_records();
   void ask_for_answers();
   void upkeep_when_due();
   void announce_idle();
@@ -97,7 +98,7 @@ struct Learner::State {
 
   // Used by the learner's thread only.
   std::thread thread;
-  std::deque<WaitingRecord> records;
+  std::deque<WaitingRecord> records;  // not yet given to the loop
   std::optional<LearningLoop> loop;
   FailureSpell beginnings;  // attempts to make the loop
   bool has_unit = false;    // the governor granted one, and unit_done() was not called since
@@ -149,9 +150,18 @@ bool Learner::State::begin() {
 }
 
 void Learner::State::forget(const PurgeScope& scope) {
-  if (!loop) return;
+  if (!loop) {
+    hold_records();  // the loop would take them later
+    std::erase_if(records, [&](const WaitingRecord& waiting) { return is_in(scope, waiting.record); });
+    return;
+  }
   take_in();  // what was purged from replay may have come from there before
   loop->forget(scope);
+}
+
+// Takes the records while there is no loop: as long as any is in the inbox, wait_for() returns at once.
+void Learner::State::hold_records() {
+  taken_through = intake.take_all_within_capacity(records);
 }
 
 void Learner::State::learn() {
@@ -159,6 +169,7 @@ void Learner::State::learn() {
     try {
       calls.serve();
       if (!loop && !begin()) {
+        hold_records();
         intake.wait_for(kIdleTickUs);
         continue;
       }

@@ -170,13 +170,11 @@ void LearningLoop::take(WaitingRecord waiting) {
 }
 
 void LearningLoop::forget(const PurgeScope& scope) {
-  const auto is_in = [&](const ReplayRecord& record) {
-    return scope.contains(record.request, record.name, record.tenant, record.created_us);
-  };
+  const auto purged = [&](const ReplayRecord& record) { return is_in(scope, record); };
   for (TopicState& topic : topics_) {
     topic.sampler.forget(scope);
-    std::erase_if(topic.unscored, [&](const WaitingRecord& waiting) { return is_in(waiting.record); });
-    if (topic.candidate) std::erase_if(topic.candidate->heldout_left, is_in);
+    std::erase_if(topic.unscored, [&](const WaitingRecord& waiting) { return purged(waiting.record); });
+    if (topic.candidate) std::erase_if(topic.candidate->heldout_left, purged);
   }
 }
 

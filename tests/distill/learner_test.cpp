@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -15,6 +16,7 @@
 
 #include "common/clock.h"
 #include "common/fail_point.h"
+#include "tests/common/patience.h"
 #include "tests/distill/learner_fixture.h"
 #include "tests/distill/replay/replay_fixture.h"
 
@@ -247,6 +249,21 @@ TEST(Learner, ADiskErrorAtTheStartIsSaidOnceAndTriedAgain) {
   EXPECT_EQ(said.find("cannot begin", first + 20), std::string::npos) << said;
   EXPECT_NE(said.find("learning has begun, after failures: "), std::string::npos) << said;
   EXPECT_GT(setup.recorded.figures().topics.at(0).optimizer_steps, 0U);
+}
+
+// Regression: as long as learning could not begin, a waiting record kept the learner's thread busy all the time.
+TEST(Learner, ItSleepsWhileRecordsWaitForLearningToBegin) {
+  LearnerSetup setup;
+  std::ofstream(setup.options.optimizer_folder) << "in the way";
+  auto learner = setup.make_learner(*setup.governor);
+  learner->start();
+  ASSERT_TRUE(testing::eventually([&] { return learner->failing(); }));
+  for (std::uint64_t id = 1; id <= 8; ++id) tell(*learner, answered(id));
+  EXPECT_EQ(learner->purge({.calls = {RequestId{99}}}), 0U) << "after that, the records wait for the learner";
+  const std::clock_t before = std::clock();  // CPU time of all threads
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 5);
+  learner->stop();
 }
 
 TEST(Learner, CancelledRequestsAndOtherTopicsAreNotLearnedFrom) {
