@@ -127,14 +127,13 @@ void Learner::State::run() {
   calls.end();
 }
 
-// Makes the loop. If that fails, as by a disk error, it is tried again, less and less often. False: there is no loop.
+// Makes the loop. If that fails, by a disk error or for lack of memory, it is tried again, less and less often. False:
+// there is no loop.
 bool Learner::State::begin() {
   if (beginnings.retry_us > monotonic_us()) return false;
   try {
     loop.emplace(LearningLoopSetting{options, topics, live_drafts, base, store, intake, earlier, governor, decisions,
                                      [this] { return in_unit(); }, [this] { end_unit(); }});
-  } catch (const std::bad_alloc&) {
-    throw;
   } catch (const std::exception& error) {
     failing.store(true, std::memory_order_relaxed);
     beginnings.retry_us = monotonic_us() + wait_after_failures_us(++beginnings.n);

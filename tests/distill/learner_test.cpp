@@ -9,6 +9,8 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <new>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -264,6 +266,26 @@ TEST(Learner, ItSleepsWhileRecordsWaitForLearningToBegin) {
   std::this_thread::sleep_for(std::chrono::seconds(1));
   EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 5);
   learner->stop();
+}
+
+// Regression: a beginning that failed for lack of memory was tried again without a pause.
+TEST(Learner, ABeginningWithoutMemoryIsTriedAgainAfterAPause) {
+  LearnerSetup setup;
+  setup.adopt("sql", /*seed=*/2);
+  setup.live_draft->set(setup.adopt("sql", /*seed=*/3, /*parent=*/1));
+  std::atomic<int> attempts{0};
+  setup.options.pack = [&](const ModelWeights&) -> std::shared_ptr<const DeviceImage> {
+    ++attempts;  // of the beginning, which packs the predecessor
+    throw std::bad_alloc();
+  };
+  auto learner = setup.make_learner(*setup.governor);
+  for (std::uint64_t id = 1; id <= 8; ++id) tell(*learner, answered(id));
+  learner->start();
+  ASSERT_TRUE(testing::eventually([&] { return learner->failing(); }));
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  learner->stop();
+  EXPECT_GE(attempts, 1);
+  EXPECT_LT(attempts, 10) << "at 0, 1, 3, 7 and 15 s, then every 30 s at most";
 }
 
 TEST(Learner, CancelledRequestsAndOtherTopicsAreNotLearnedFrom) {
