@@ -85,14 +85,20 @@ void retire(const StoreFolder& version_folder) {
   }
 }
 
-// Returns when the version was created.
-std::int64_t sweep_version(const StoreFolder& version_folder) {
-  for (const auto& name : version_folder.names()) {
-    if (name.ends_with(".tmp")) version_folder.remove(name);
+// Returns when the version was created; 0 if it cannot be swept, so that a damaged version hides no other one.
+std::int64_t sweep_version(const StoreFolder& draft, std::uint64_t version) {
+  try {
+    const StoreFolder folder = draft.child(version_name(version));
+    for (const auto& name : folder.names()) {
+      if (name.ends_with(".tmp")) folder.remove(name);
+    }
+    const DraftMeta meta = read_meta(folder);
+    if (meta.weights_retired) retire(folder);
+    return meta.created_us;
+  } catch (const Error& error) {
+    log_warn("draft store: " + error.message());
+    return 0;
   }
-  const DraftMeta meta = read_meta(version_folder);
-  if (meta.weights_retired) retire(version_folder);
-  return meta.created_us;
 }
 
 }  // namespace
@@ -122,9 +128,7 @@ std::int64_t DraftStore::sweep() const {
       for (const auto& entry : draft.names()) {
         if (entry.ends_with(".tmp")) draft.remove(entry);
       }
-      for (const auto version : version_numbers(draft)) {
-        newest_us = std::max(newest_us, sweep_version(draft.child(version_name(version))));
-      }
+      for (const auto version : version_numbers(draft)) newest_us = std::max(newest_us, sweep_version(draft, version));
     } catch (const Error& error) {
       log_warn("draft store: " + error.message());
     }

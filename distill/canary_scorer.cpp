@@ -166,14 +166,16 @@ void CanaryScorer::evaluate_candidate_now(TopicState& topic) {
 
 // True when the live version was replaced.
 bool CanaryScorer::evaluate_live_now(TopicState& topic) {
-  const CanaryVerdict on_base = evaluate_live(options_, topic.against_base);
+  CanaryVerdict on_base = evaluate_live(options_, topic.against_base);
   if (on_base.outcome == CanaryOutcome::kRefuse) {
+    on_base.reason = "worse than the base draft, " + on_base.reason;
     publisher_.roll_back(topic, on_base, /*to_base=*/true);
     return true;
   }
   if (!topic.previous) return false;
-  const CanaryVerdict on_previous = evaluate_live(options_, topic.against_previous);
+  CanaryVerdict on_previous = evaluate_live(options_, topic.against_previous);
   if (on_previous.outcome != CanaryOutcome::kRefuse) return false;
+  on_previous.reason = "worse than its predecessor, " + on_previous.reason;
   publisher_.roll_back(topic, on_previous, /*to_base=*/false);
   return true;
 }

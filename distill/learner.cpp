@@ -68,6 +68,7 @@ struct Learner::State {
   bool begin_unit(LearningUnit unit);
   void end_unit();
   void take_in();
+  void hold_records();
   void ask_for_answers();
   void upkeep_when_due();
   void announce_idle();
@@ -97,7 +98,7 @@ struct Learner::State {
 
   // Used by the learner's thread only.
   std::thread thread;
-  std::deque<WaitingRecord> records;
+  std::deque<WaitingRecord> records;  // not yet given to the loop
   std::optional<LearningLoop> loop;
   FailureSpell beginnings;  // attempts to make the loop
   bool has_unit = false;    // the governor granted one, and unit_done() was not called since
@@ -126,14 +127,13 @@ void Learner::State::run() {
   calls.end();
 }
 
-// Makes the loop. If that fails, as by a disk error, it is tried again, less and less often. False: there is no loop.
+// Makes the loop. If that fails, by a disk error or for lack of memory, it is tried again, less and less often. False:
+// there is no loop.
 bool Learner::State::begin() {
   if (beginnings.retry_us > monotonic_us()) return false;
   try {
     loop.emplace(LearningLoopSetting{options, topics, live_drafts, base, store, intake, earlier, governor, decisions,
                                      [this] { return in_unit(); }, [this] { end_unit(); }});
-  } catch (const std::bad_alloc&) {
-    throw;
   } catch (const std::exception& error) {
     failing.store(true, std::memory_order_relaxed);
     beginnings.retry_us = monotonic_us() + wait_after_failures_us(++beginnings.n);
@@ -149,9 +149,18 @@ bool Learner::State::begin() {
 }
 
 void Learner::State::forget(const PurgeScope& scope) {
-  if (!loop) return;
+  if (!loop) {
+    hold_records();  // the loop would take them later
+    std::erase_if(records, [&](const WaitingRecord& waiting) { return is_in(scope, waiting.record); });
+    return;
+  }
   take_in();  // what was purged from replay may have come from there before
   loop->forget(scope);
+}
+
+// Takes the records while there is no loop: as long as any is in the inbox, wait_for() returns at once.
+void Learner::State::hold_records() {
+  taken_through = intake.take_all_within_capacity(records);
 }
 
 void Learner::State::learn() {
@@ -159,6 +168,7 @@ void Learner::State::learn() {
     try {
       calls.serve();
       if (!loop && !begin()) {
+        hold_records();
         intake.wait_for(kIdleTickUs);
         continue;
       }
@@ -258,8 +268,9 @@ void Learner::State::upkeep_when_due() {
   reported = dropped;
 }
 
-// Called between two parts of an optimizer step. Waits until the governor grants the next one, and takes in records
-// meanwhile. Abandons the step after a long wait, so that records do not wait for their scores behind it.
+// Called between two parts of an optimizer step, and before and within an export. Waits until the governor grants the
+// next part, and takes in records meanwhile. Abandons the step or the export after a long wait, so that records do not
+// wait for their scores behind it.
 bool Learner::State::in_unit() {
   const std::int64_t began = monotonic_us();
   while (!stopping.load(std::memory_order_acquire)) {

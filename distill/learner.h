@@ -95,7 +95,8 @@ class Learner {
   std::size_t purge(const PurgeScope& scope);
   // True while replay records cannot be written although the disk is not low. Any thread.
   bool replay_refused() const;
-  // True while training, scoring or saving fails, for any reason. They are retried after 1 to 30 s. Any thread.
+  // True while learning cannot begin, or training, scoring or saving fails, for any reason. All are retried after 1 to
+  // 30 s. Any thread.
   bool failing() const;
   // Observations that became part of no record, because the inbox was full or parts of their request were lost.
   std::uint64_t dropped() const;

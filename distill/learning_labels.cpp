@@ -12,11 +12,17 @@ bool has(std::string_view text, std::string_view part) {
 
 // The first entry that a text contains decides, so more specific entries come first.
 constexpr std::pair<std::string_view, const char*> kReasons[] = {
-    {"not exported", "not_finite"},       {"not finite", "not_finite"},
-    {"not published", "not_written"},     {"held-out text", "worse_on_heldout"},
-    {"than the base", "below_base"},      {"worse", "worse"},
-    {"below margin", "not_better"},       {"too few", "undecided"},
-    {"not enough evidence", "undecided"}, {"better", "better"},
+    {"not exported", "not_finite"},
+    {"not finite", "not_finite"},
+    {"not a number", "not_finite"},
+    {"not published", "not_written"},
+    {"held-out text", "worse_on_heldout"},
+    {"than the base", "below_base"},
+    {"worse", "worse"},
+    {"below margin", "not_better"},
+    {"too few", "undecided"},
+    {"not enough evidence", "undecided"},
+    {"better", "better"},
 };
 
 constexpr std::pair<std::string_view, LearningState> kStates[] = {

@@ -170,13 +170,11 @@ void LearningLoop::take(WaitingRecord waiting) {
 }
 
 void LearningLoop::forget(const PurgeScope& scope) {
-  const auto is_in = [&](const ReplayRecord& record) {
-    return scope.contains(record.request, record.name, record.tenant, record.created_us);
-  };
+  const auto purged = [&](const ReplayRecord& record) { return is_in(scope, record); };
   for (TopicState& topic : topics_) {
     topic.sampler.forget(scope);
-    std::erase_if(topic.unscored, [&](const WaitingRecord& waiting) { return is_in(waiting.record); });
-    if (topic.candidate) std::erase_if(topic.candidate->heldout_left, is_in);
+    std::erase_if(topic.unscored, [&](const WaitingRecord& waiting) { return purged(waiting.record); });
+    if (topic.candidate) std::erase_if(topic.candidate->heldout_left, purged);
   }
 }
 
@@ -256,6 +254,15 @@ TopicState* LearningLoop::topic_to_train() {
   return best;
 }
 
+// A topic whose last export was abandoned. The governor may allow it no further step.
+TopicState* LearningLoop::topic_to_export() {
+  const std::int64_t now_us = monotonic_us();
+  const auto found = std::find_if(topics_.begin(), topics_.end(), [&](const TopicState& topic) {
+    return topic.export_waits && topic.training_failures.retry_us <= now_us && !scoring_waits(topic, now_us);
+  });
+  return found == topics_.end() ? nullptr : &*found;
+}
+
 // Counts the records of earlier runs too.
 bool LearningLoop::may_take_first_step(const TopicState& topic) const {
   const std::uint64_t answers = topic.records_before + topic.answers_seen();
@@ -312,7 +319,7 @@ std::optional<LearningUnit> LearningLoop::next_unit(bool may_train) {
   next_ = topic_to_score();
   scoring_ = next_ != nullptr && (scoring_ || scoring_is_due());
   if (scoring_) return LearningUnit::kScoring;
-  if (may_train && topic_to_train() != nullptr) return LearningUnit::kTraining;
+  if (may_train && (topic_to_train() != nullptr || topic_to_export() != nullptr)) return LearningUnit::kTraining;
   return next_ != nullptr ? std::optional(LearningUnit::kScoringInGaps) : std::nullopt;
 }
 
@@ -325,7 +332,9 @@ void LearningLoop::run(LearningUnit unit) {
   unit_ended_ = false;
   if (is_scoring(unit)) return score_next();
   for (next_ = topic_to_score(); next_ != nullptr && !unit_ended_; next_ = topic_to_score()) score_next();
-  if (unit_ended_) return;   // without cores, the step would take long
+  if (unit_ended_) return;  // without cores, the step would take long
+  next_ = topic_to_export();
+  if (next_ != nullptr) return export_again();
   next_ = topic_to_train();  // the verdicts may have changed what pays
   if (next_ != nullptr) train_step();
 }
@@ -378,8 +387,7 @@ std::vector<ReplayRecord> LearningLoop::next_batch(TopicState& topic) {
   return batch;
 }
 
-// An abandoned or failed step and the export after a step also cost time, so they count. An abandoned export is tried
-// again after the next step.
+// An abandoned or failed step and the export after a step also cost time, so they count.
 void LearningLoop::train_step() {
   TopicState& topic = *next_;
   burst_steps_ = &topic == training_ && burst_steps_ < kBurstSteps ? burst_steps_ + 1 : 1;
@@ -403,6 +411,17 @@ void LearningLoop::train_step() {
   }
 }
 
+void LearningLoop::export_again() {
+  TopicState& topic = *next_;
+  const CpuSeconds spent(topic.figures.training_s);
+  try {
+    DraftTrainer& trainer = trainers_.take(topic.live_draft->name(), topic.live);
+    if (!unit_ended_) export_when_due(topic, trainer);  // else another trainer was saved to make room
+  } catch (const std::exception& error) {
+    contain(topic, topic.training_failures, "training", error);
+  }
+}
+
 void LearningLoop::count_step(TopicState& topic, const TrainStep& step, double took_s) {
   smooth(topic.step_seconds, took_s, kSecondsMemory);
   if (!step.skipped) smooth(topic.figures.loss, step.loss, kLossMemory);
@@ -417,11 +436,13 @@ void LearningLoop::count_step(TopicState& topic, const TrainStep& step, double t
 void LearningLoop::export_when_due(TopicState& topic, DraftTrainer& trainer) {
   const auto least = static_cast<std::uint64_t>(options_.steps_between_candidates);
   const auto trained = static_cast<std::uint64_t>(trainer.steps());
+  topic.export_waits = false;
   if (topic.steps_since_export < steps_between_exports(least, trained)) return;
   if (topic.candidate && !topic.candidate->heldout_left.empty()) return;
   const std::size_t scored = topic.candidate_test.own_size();
   if (topic.candidate && scored > 0 && scored < options_.canary.min_requests) return;
-  if (publisher_.export_candidate(topic, trainer, topic.newest_drawn)) topic.steps_since_export = 0;
+  topic.export_waits = !publisher_.export_candidate(topic, trainer, topic.newest_drawn);
+  if (!topic.export_waits) topic.steps_since_export = 0;
 }
 
 // Contains a failure of LibTorch, the disk or the weights: the topic loses its trainer and its candidate, nothing else.

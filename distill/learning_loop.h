@@ -46,7 +46,8 @@ struct LearningLoopSetting {
   const EarlierRecords& earlier;
   Governor& governor;
   DecisionSink& decisions;
-  std::function<bool()> go_on;  // called between two parts of a step; false abandons the step; may take() records
+  // Called between two parts of a step, and before and within an export. False abandons either. May take() records.
+  std::function<bool()> go_on;
   // Gives the cores back. Called before a trainer's state or a candidate is written, since that takes long.
   std::function<void()> end_unit;
 };
@@ -86,6 +87,7 @@ class LearningLoop {
   bool scoring_is_due() const;
   TopicState* topic_to_score();
   TopicState* topic_to_train();
+  TopicState* topic_to_export();
   bool may_take_first_step(const TopicState& topic) const;
   void start_curve(TopicState& topic) const;
   void resume_curve(TopicState& topic) const;
@@ -97,6 +99,7 @@ class LearningLoop {
   void train_step();
   std::vector<ReplayRecord> next_batch(TopicState& topic);
   void count_step(TopicState& topic, const TrainStep& step, double took_s);
+  void export_again();
   void export_when_due(TopicState& topic, DraftTrainer& trainer);
   void contain(TopicState& topic, FailureSpell& spell, const char* doing, const std::exception& error);
   TopicProgress progress_of(const TopicState& topic) const;

@@ -39,6 +39,13 @@ void drop_candidate(TopicState& topic) {
   topic.candidate.reset();
 }
 
+// Drops the candidate for the next export. The evidence is kept, since both are exports of one trainer.
+void drop_for_successor(TopicState& topic) {
+  if (!topic.candidate) return;
+  drop_candidate(topic);
+  topic.candidate_test.begin_successor();
+}
+
 void remove_quietly(const std::filesystem::path& folder) {
   std::error_code ignored;  // the store sweeps its staging area when it opens
   std::filesystem::remove_all(folder, ignored);
@@ -120,10 +127,6 @@ void Publisher::decide(TopicState& topic, const std::string& kind, const CanaryV
 
 bool Publisher::export_candidate(TopicState& topic, DraftTrainer& trainer, std::uint64_t cut_off) {
   if (!may_go_on()) return false;
-  if (topic.candidate) {
-    drop_candidate(topic);
-    topic.candidate_test.begin_successor();
-  }
   const std::string& draft = topic.live_draft->name();
   Candidate candidate;
   candidate.cut_off = cut_off;
@@ -135,6 +138,7 @@ bool Publisher::export_candidate(TopicState& topic, DraftTrainer& trainer, std::
     if (!may_go_on()) return false;
     candidate.weights = candidate.exported->weights(options_.serve_dtype);
   } catch (const Error& error) {
+    drop_for_successor(topic);
     CanaryVerdict verdict;
     verdict.outcome = CanaryOutcome::kRefuse;
     verdict.reason = "not exported: " + error.message();
@@ -142,6 +146,7 @@ bool Publisher::export_candidate(TopicState& topic, DraftTrainer& trainer, std::
     if (error.code() == ErrorCode::kDataLoss) restart_trainer(topic);  // weights not finite: training cannot recover
     return true;
   }
+  drop_for_successor(topic);
   topic.candidate = std::move(candidate);
   return true;
 }
@@ -152,6 +157,7 @@ void Publisher::restart_trainer(TopicState& topic) {
   trainers_.forget(topic.live_draft->name());
   topic.candidate_test.begin_anew();
   topic.steps_since_export = 0;
+  topic.export_waits = false;
   ++topic.figures.trainer_restarts;
 }
 
@@ -310,9 +316,7 @@ void Publisher::roll_back(TopicState& topic, const CanaryVerdict& verdict, bool 
   drop_candidate(topic);  // it descends from the bad version
   if (verdict.harmful) restart_trainer(topic);
   DraftSource restored = restore_or_base(topic, to_base || !topic.previous ? base_source_ : *topic.previous);
-  CanaryVerdict told = verdict;
-  told.reason = (to_base ? "worse than the base draft, " : "worse than its predecessor, ") + verdict.reason;
-  decide(topic, "rollback", told, restored.version->number);
+  decide(topic, "rollback", verdict, restored.version->number);
   // The base draft also serves if the predecessor is gone.
   const AcceptanceScore measured =
       restored.version->weights == base_->weights ? topic.recent_base : topic.recent_previous;

@@ -37,7 +37,7 @@ class Publisher {
   void enrol(TopicState& topic);
   // Freezes the trainer's weights as the topic's candidate, which replaces a waiting one. `cut_off`: the newest record
   // sequence that training may have drawn. If a weight is not finite, the candidate is refused and the trainer
-  // restarted. False: options.go_on abandoned it; the topic may be without a candidate.
+  // restarted. False: options.go_on abandoned it, and nothing was changed.
   bool export_candidate(TopicState& topic, DraftTrainer& trainer, std::uint64_t cut_off);
   // Writes the candidate to the store, then makes it the live version. If the disk refuses, the candidate is dropped
   // and its trainer goes on. REQUIRES: a candidate.
@@ -45,7 +45,7 @@ class Publisher {
   // Drops the candidate. If it was clearly worse than the live version, its trainer restarts from that version.
   void refuse(TopicState& topic, const CanaryVerdict& verdict);
   // Returns to the predecessor, or to the base draft. The older weights are served at once even if the disk refuses the
-  // change; a restart then serves and watches the bad version again.
+  // change; a restart then serves and watches the bad version again. `verdict` gives the whole reason.
   void roll_back(TopicState& topic, const CanaryVerdict& verdict, bool to_base);
   // Drops the candidate and restarts the trainer, after a failure that may have damaged it.
   void abandon(TopicState& topic);

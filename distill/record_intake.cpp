@@ -132,8 +132,13 @@ void RecordIntake::keep(ReplayRecord record) {
   waiting.since_us = monotonic_us();
   append(record);
   waiting.record = std::move(record);
-  const std::uint64_t bytes = std::max(bytes_of(waiting.record), options_.learner_bytes / kMaxForLearner);
-  records_.push(std::move(waiting), /*wakes=*/true, bytes);
+  const std::uint64_t weight = weight_of(waiting.record);
+  records_.push(std::move(waiting), /*wakes=*/true, weight);
+}
+
+// Its weight among the records that wait for the learner.
+std::uint64_t RecordIntake::weight_of(const ReplayRecord& record) const {
+  return std::max(bytes_of(record), options_.learner_bytes / kMaxForLearner);
 }
 
 // Sets the record's group, before it is stored. False for a near-copy of an earlier record.
@@ -212,6 +217,17 @@ std::size_t RecordIntake::purge(const PurgeScope& scope) {
 std::uint64_t RecordIntake::take_all(std::deque<WaitingRecord>& out) {
   const std::uint64_t handled = handled_.load(std::memory_order_acquire);
   records_.take_all(out);
+  return handled;
+}
+
+std::uint64_t RecordIntake::take_all_within_capacity(std::deque<WaitingRecord>& waiting) {
+  const std::uint64_t handled = take_all(waiting);
+  std::uint64_t sum = 0;
+  for (const WaitingRecord& one : waiting) sum += weight_of(one.record);
+  for (; waiting.size() > 1 && sum > options_.learner_bytes; waiting.pop_front()) {
+    sum -= weight_of(waiting.front().record);
+    dropped_later_.fetch_add(1, std::memory_order_relaxed);
+  }
   return handled;
 }
 

@@ -61,6 +61,9 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   // Appends the records that were taken in since the last call to `out`, oldest first. Returns the number of pushed()
   // events whose records, if any, this call and earlier ones have delivered.
   std::uint64_t take_all(std::deque<WaitingRecord>& out);
+  // The same for a learner that cannot use its records yet, which collects them in `waiting`. The oldest beyond the
+  // inbox's capacity are dropped and count as untaken.
+  std::uint64_t take_all_within_capacity(std::deque<WaitingRecord>& waiting);
   void wait_for(std::int64_t timeout_us);  // returns when records may have come, on wake(), or after the time-out
   void wake() { records_.wake(); }
   void hurry() { inbox_.wake(); }  // takes in the pushed events now, not at a request's end
@@ -82,7 +85,7 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   std::uint64_t replay_records() const { return n_records_.load(std::memory_order_relaxed); }  // as of the last second
   std::uint64_t near_copies_bytes() const { return near_copies_bytes_.load(std::memory_order_relaxed); }
   // Records that the learner had no time for: dropped before it took them, but kept in replay.
-  std::uint64_t untaken() const { return records_.lost(); }
+  std::uint64_t untaken() const { return records_.lost() + dropped_later_.load(std::memory_order_relaxed); }
   // Observations that became part of no record.
   std::uint64_t dropped() const { return inbox_.lost() + wasted_.load(std::memory_order_relaxed); }
 
@@ -105,6 +108,7 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   bool find_group(ReplayRecord& record);
   bool is_purged(const ObservedRequest& request) const;
   void append(ReplayRecord& record);
+  std::uint64_t weight_of(const ReplayRecord& record) const;
   void prepare_batch() noexcept;
   void complain(const std::exception& error);
   void replay_upkeep_when_due();
@@ -114,8 +118,9 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   const LearningSwitch& learning_;
 
   LossyInbox<Event> inbox_;
-  LossyInbox<WaitingRecord> records_;     // for the learner
-  std::atomic<std::uint64_t> wasted_{0};  // observations taken in that became part of no record
+  LossyInbox<WaitingRecord> records_;            // for the learner
+  std::atomic<std::uint64_t> dropped_later_{0};  // by take_all_within_capacity()
+  std::atomic<std::uint64_t> wasted_{0};         // observations taken in that became part of no record
   std::atomic<std::uint64_t> handled_{0};
   std::atomic<std::uint64_t> n_records_{0};
   std::atomic<std::uint64_t> near_copies_bytes_{0};

@@ -23,6 +23,12 @@ void hand_over(TrainerLineage& lineage, const DraftSource& live) {
   lineage.version = live.number;
 }
 
+void remove_or_warn(const std::filesystem::path& file) {
+  std::error_code failed;
+  std::filesystem::remove(file, failed);
+  if (failed) log_warn("learning: " + file.string() + " cannot be deleted: " + failed.message());
+}
+
 }  // namespace
 
 ResidentTrainers::ResidentTrainers(ResidentTrainersOptions options) : options_(std::move(options)) {
@@ -52,6 +58,7 @@ ResidentTrainers::Resident ResidentTrainers::load(const std::string& draft, cons
   resident.trainer = make_trainer(live);
   resident.lineage = {live.name, live.number, live.optimizer_steps, 0, 0};
   if (!take_up(draft, live, resident)) {
+    remove_or_warn(lineage_file(draft));  // a crash within the next save would leave it beside another trainer's state
     resident.trainer = make_trainer(live);
     resident.lineage = {live.name, live.number, live.optimizer_steps, 0, 0};
   }
@@ -190,11 +197,7 @@ void ResidentTrainers::save_due(std::int64_t now_us) {
 
 void ResidentTrainers::forget(const std::string& draft) {
   residents_.erase(draft);
-  for (const auto& file : {lineage_file(draft), state_file(draft)}) {
-    std::error_code failed;
-    std::filesystem::remove(file, failed);
-    if (failed) log_warn("learning: " + file.string() + " cannot be deleted: " + failed.message());
-  }
+  for (const auto& file : {lineage_file(draft), state_file(draft)}) remove_or_warn(file);
 }
 
 std::uint64_t ResidentTrainers::bytes() const {

@@ -69,6 +69,7 @@ struct TopicState {
   std::uint64_t sampled_seen = 0;    // further answers to their prompts, likewise
   std::uint64_t steps_done = 0;      // optimizer steps since the start
   std::uint64_t steps_since_export = 0;
+  bool export_waits = false;           // an export was abandoned: it is tried again without a further step
   std::uint64_t answers_at_burst = 0;  // answers_seen() when the last burst ended
   bool in_burst = false;               // a burst: the steps from a first one until the governor refuses the next
   bool starved = false;                // replay had no record to train on; false again with the next request

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "common/purge_scope.h"
 #include "distill/replay/replay_record.h"
 
 namespace slip {
@@ -14,5 +15,9 @@ struct WaitingRecord {
   bool may_be_sampled = false;  // the learner may ask for further answers to its prompt
   std::int64_t since_us = 0;    // monotonic
 };
+
+inline bool is_in(const PurgeScope& scope, const ReplayRecord& record) {
+  return scope.contains(record.request, record.name, record.tenant, record.created_us);
+}
 
 }  // namespace slip

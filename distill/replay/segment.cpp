@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <string>
 
 #include "common/byte_codec.h"
@@ -42,12 +43,12 @@ FileHandle open_file(const std::filesystem::path& path, int flags) {
   return file;
 }
 
-// Runs `write`; removes the file at `path` if it fails.
+// Runs `write`; removes the file at `path` if it fails, also for lack of memory.
 template <class Write>
 void or_remove(const std::filesystem::path& path, Write write) {
   try {
     write();
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     ::unlink(path.c_str());
     throw;
   }

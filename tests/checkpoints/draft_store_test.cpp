@@ -284,6 +284,29 @@ TEST_F(DraftStoreTest, AStartWithADateAheadRetiresNothingByAge) {
   EXPECT_FALSE(fs::exists(root_ / "sql" / "v000001" / "model.safetensors")) << "nine days older";
 }
 
+// Regression: the sweep ended at the damaged version. The store then knew the date of no newer one, and believed a date
+// that was a year ahead.
+TEST_F(DraftStoreTest, ADamagedVersionHidesNoNewerOneAtTheStart) {
+  constexpr std::int64_t kDayUs = std::int64_t{24} * 3600 * 1'000'000;
+  RetentionPolicy policy;
+  policy.keep_last = 1;
+  {
+    DraftStore store(root_, policy);
+    const std::int64_t day_of[] = {-2, -1, 0, 0};
+    for (const std::int64_t day : day_of) {
+      DraftMeta meta = publish(store, "sql", "weights");
+      meta.created_us += (day - 365) * kDayUs;
+      write(root_ / "sql" / version_name(meta.version) / "meta.json", to_json(meta));
+    }
+    write(root_ / "sql" / "v000001" / "meta.json", "{");
+    write(root_ / "sql" / "v000003" / "meta.json.tmp", "{");
+  }
+  DraftStore store(root_, policy);
+  EXPECT_FALSE(fs::exists(root_ / "sql" / "v000003" / "meta.json.tmp"));
+  store.apply_retention("sql", /*live=*/4, /*last_known_good=*/3);
+  EXPECT_TRUE(fs::exists(root_ / "sql" / "v000002" / "model.safetensors")) << "a day older than the newest";
+}
+
 // The limit was passed over without a word when no version could be deleted.
 TEST_F(DraftStoreTest, NeededVersionsBeyondTheLimitAreKeptAndSaidOnce) {
   RetentionPolicy policy;

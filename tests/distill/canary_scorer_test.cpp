@@ -17,11 +17,14 @@ using testing::tiny_weights;
 
 class Notes final : public DecisionSink {
  public:
-  void on_decision(const CanaryDecision& decision) noexcept override { kinds.push_back(decision.kind); }
+  void on_decision(const CanaryDecision& decision) noexcept override {
+    kinds.push_back(decision.kind);
+    reasons.push_back(decision.verdict.reason);
+  }
   void on_published(const DraftMeta&) noexcept override {}
   void on_scored(const SameTextScore& score) noexcept override { scores.push_back(score); }
   void on_dropped(std::uint64_t) noexcept override {}
-  std::vector<std::string> kinds;
+  std::vector<std::string> kinds, reasons;
   std::vector<SameTextScore> scores;
 };
 
@@ -165,6 +168,7 @@ TEST_F(CanaryScorerTest, ALiveVersionWithoutNumbersIsRolledBack) {
     make_candidate(/*cut_off=*/0, tiny_weights(2));
     canary_.score_new(topic_, waiting(1, /*is_evidence=*/false));
     EXPECT_EQ(notes_.kinds, std::vector<std::string>{"rollback"});
+    EXPECT_EQ(notes_.reasons.back(), "the model computed a logit that is not a number") << "and not how it compares";
     EXPECT_EQ(topic_.live_draft->get()->weights, has_predecessor ? predecessor->weights : base_->weights);
     EXPECT_FALSE(topic_.candidate.has_value()) << "it descends from that version";
   }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <stdexcept>
@@ -187,6 +189,22 @@ TEST_F(LearnerSampling, APurgeReachesTheAnswersAndThePrompt) {
   EXPECT_EQ(learner->purge({.calls = {RequestId{call}}}), 4U);
   settle();
   EXPECT_EQ(asked(), before);
+}
+
+// Regression: while learning could not begin, as by a disk error, a purge did not reach the records that waited for it.
+// They were scored later, and their prompts were answered again.
+TEST_F(LearnerSampling, APurgeReachesWhatWaitsForLearningToBegin) {
+  std::ofstream(setup.options.optimizer_folder) << "in the way";
+  start(1);
+  ASSERT_TRUE(testing::eventually([&] { return learner->failing(); }));
+  for (std::uint64_t id = 1; id <= 3; ++id) tell(*learner, answered(id));
+  for (std::uint64_t id = 1; id <= 2; ++id) EXPECT_EQ(learner->purge({.calls = {RequestId{id}}}), 1U);
+  std::filesystem::remove(setup.options.optimizer_folder);
+  settle();
+  learner->stop();
+  EXPECT_EQ(setup.recorded.figures().topics.at(0).requests, 1U);
+  for (const SameTextScore& score : setup.recorded.scores()) EXPECT_EQ(score.request, RequestId{3});
+  for (const auto& [call, n] : asked()) EXPECT_EQ(call, 3U);
 }
 
 // The engine may begin an answer after its prompt was purged.

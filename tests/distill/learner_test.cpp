@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <new>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -15,6 +18,7 @@
 
 #include "common/clock.h"
 #include "common/fail_point.h"
+#include "tests/common/patience.h"
 #include "tests/distill/learner_fixture.h"
 #include "tests/distill/replay/replay_fixture.h"
 
@@ -247,6 +251,41 @@ TEST(Learner, ADiskErrorAtTheStartIsSaidOnceAndTriedAgain) {
   EXPECT_EQ(said.find("cannot begin", first + 20), std::string::npos) << said;
   EXPECT_NE(said.find("learning has begun, after failures: "), std::string::npos) << said;
   EXPECT_GT(setup.recorded.figures().topics.at(0).optimizer_steps, 0U);
+}
+
+// Regression: as long as learning could not begin, a waiting record kept the learner's thread busy all the time.
+TEST(Learner, ItSleepsWhileRecordsWaitForLearningToBegin) {
+  LearnerSetup setup;
+  std::ofstream(setup.options.optimizer_folder) << "in the way";
+  auto learner = setup.make_learner(*setup.governor);
+  learner->start();
+  ASSERT_TRUE(testing::eventually([&] { return learner->failing(); }));
+  for (std::uint64_t id = 1; id <= 8; ++id) tell(*learner, answered(id));
+  EXPECT_EQ(learner->purge({.calls = {RequestId{99}}}), 0U) << "after that, the records wait for the learner";
+  const std::clock_t before = std::clock();  // CPU time of all threads
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 5);
+  learner->stop();
+}
+
+// Regression: a beginning that failed for lack of memory was tried again without a pause.
+TEST(Learner, ABeginningWithoutMemoryIsTriedAgainAfterAPause) {
+  LearnerSetup setup;
+  setup.adopt("sql", /*seed=*/2);
+  setup.live_draft->set(setup.adopt("sql", /*seed=*/3, /*parent=*/1));
+  std::atomic<int> attempts{0};
+  setup.options.pack = [&](const ModelWeights&) -> std::shared_ptr<const DeviceImage> {
+    ++attempts;  // of the beginning, which packs the predecessor
+    throw std::bad_alloc();
+  };
+  auto learner = setup.make_learner(*setup.governor);
+  for (std::uint64_t id = 1; id <= 8; ++id) tell(*learner, answered(id));
+  learner->start();
+  ASSERT_TRUE(testing::eventually([&] { return learner->failing(); }));
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  learner->stop();
+  EXPECT_GE(attempts, 1);
+  EXPECT_LT(attempts, 10) << "at 0, 1, 3, 7 and 15 s, then every 30 s at most";
 }
 
 TEST(Learner, CancelledRequestsAndOtherTopicsAreNotLearnedFrom) {

@@ -51,6 +51,7 @@ TEST(LearningLabels, TheCanarysReasonsHaveLabels) {
   heldout.candidate.first_rejections = heldout.live.accepted = 9;
   EXPECT_STREQ(decision_reason(heldout_objection(heldout, 16, {})->reason), "worse_on_heldout");
   EXPECT_STREQ(decision_reason("not exported: a weight is not finite"), "not_finite");
+  EXPECT_STREQ(decision_reason("the model computed a logit that is not a number"), "not_finite");
   EXPECT_STREQ(decision_reason("better, but not published: no space left"), "not_written");
   EXPECT_STREQ(decision_reason("worse than the base draft: odds 4 of 3"), "below_base");
   EXPECT_STREQ(decision_reason("it rained"), "other");

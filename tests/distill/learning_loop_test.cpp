@@ -205,6 +205,30 @@ class OneExport final : public Governor {
   std::uint64_t steps_;
 };
 
+// Regression: an abandoned export waited for a further step, which the governor may never allow.
+TEST(LearningLoop, AnAbandonedExportIsTriedAgainWithoutAFurtherStep) {
+  LearnerSetup setup;
+  setup.options.steps_between_candidates = 1;
+  setup.governor = std::make_unique<OneExport>(/*steps=*/1U);
+  const LearningLoop* asks = nullptr;
+  int asked_by_exports = 0;
+  LearningLoop loop = make_loop(setup, [&] {
+    const bool steps = asks->figures(monotonic_us()).topics.at(0).optimizer_steps == 0;
+    return steps || ++asked_by_exports > 2;
+  });
+  asks = &loop;
+  for (std::uint64_t id = 1; id <= 16; ++id) {
+    ReplayRecord record = answered(id);
+    record.sequence = setup.replay.append(record);
+    loop.take({std::move(record), true, false, monotonic_us()});
+  }
+  while (const auto unit = loop.next_unit(/*may_train=*/true)) loop.run(*unit);
+  const LearningFigures figures = loop.figures(monotonic_us());
+  EXPECT_GT(figures.candidate_bytes, 0U);
+  EXPECT_EQ(figures.topics.at(0).optimizer_steps, 1U);
+  EXPECT_EQ(asked_by_exports, 4) << "two exports were abandoned, and a third one asked twice";
+}
+
 // Allows no training, and keeps the shares of steps that it was told.
 class ShareReader final : public Governor {
  public:

@@ -90,6 +90,24 @@ TEST_F(PublisherTest, AnExportIsAbandonedWithoutLeave) {
   EXPECT_TRUE(setup_.recorded.decisions().empty()) << "it is no refusal";
 }
 
+// Regression: an abandoned export threw away the candidate that was under test.
+TEST_F(PublisherTest, AnAbandonedExportLeavesTheCandidateUnderTest) {
+  publisher_.enrol(topic_);
+  DraftTrainer& trainer = trainers_.take("sql", topic_.live);
+  make_candidate();
+  const auto tested = topic_.candidate->weights;
+  topic_.candidate_test.add(pair_that_saves(6));
+  for (int allowed = 0; allowed < 3; ++allowed) {
+    int asked = 0;
+    Publisher publisher({.serve_dtype = Dtype::kFloat32, .go_on = [&] { return ++asked <= allowed; }}, setup_.base,
+                        setup_.store, trainers_, setup_.recorded);
+    EXPECT_EQ(publisher.export_candidate(topic_, trainer, /*cut_off=*/1), allowed == 2);
+    ASSERT_TRUE(topic_.candidate.has_value());
+    EXPECT_EQ(topic_.candidate->weights == tested, allowed < 2);
+    EXPECT_EQ(topic_.candidate_test.own_size(), allowed < 2 ? 1U : 0U);
+  }
+}
+
 // Regression: the topic's own version with the base draft's number was taken for the parent, so a rollback could make a
 // bad version live again.
 TEST_F(PublisherTest, TheParentOfALaterVersionMayBeTheBaseDraft) {

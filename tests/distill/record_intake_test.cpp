@@ -160,6 +160,29 @@ TEST(RecordIntake, LongAnswersForALearnerWithoutTimeAreDroppedBeforeThereAreMany
   EXPECT_EQ(setup.replay.records("sql"), kRecords) << "replay has them all";
 }
 
+TEST(RecordIntake, ALearnerThatCannotBeginCollectsNoMoreThanTheInboxHolds) {
+  LearnerSetup setup;
+  const LearningSwitch learning{nullptr};
+  const auto text = [](std::uint64_t id) { return answered(id, 4, /*answer=*/200); };
+  const std::uint64_t limit = 8 * bytes_of(text(1));
+  RecordIntake intake(
+      {.queue_observations = 1 << 15, .vocab_size = setup.base->weights->config.vocab_size, .learner_bytes = limit},
+      setup.topics, [](DraftId) { return std::string("sql"); }, setup.replay, learning);
+  intake.start();
+  constexpr std::uint64_t kRecords = 20;
+  std::deque<WaitingRecord> waiting;
+  for (std::uint64_t id = 1; id <= kRecords; ++id) {
+    tell(intake, text(id));
+    ASSERT_TRUE(comes_true([&] { return intake.take_all_within_capacity(waiting) >= intake.pushed(); }));
+    std::uint64_t bytes = 0;
+    for (const WaitingRecord& one : waiting) bytes += bytes_of(one.record);
+    EXPECT_LE(bytes, limit);
+    EXPECT_EQ(waiting.size() + intake.untaken(), id);
+  }
+  ASSERT_GT(waiting.size(), 1U);
+  EXPECT_EQ(waiting.back().record.request, RequestId{kRecords}) << "the oldest are dropped";
+}
+
 // Regression: its tokens were counted, so drafts that got better seemed to lose more.
 TEST(RecordIntake, ARecordThatCannotBeKeptCountsByItsObservations) {
   LearnerSetup setup;

@@ -311,6 +311,25 @@ TEST_F(ResidentTrainersTest, TornOrMismatchedFilesAreLeftAside) {
   }
 }
 
+// Regression: the lineage of the damaged state stayed. After a crash between the two files of the next save, it was
+// taken for the lineage of a state with which it had nothing to do, and the counts of steps and draws were wrong.
+TEST_F(ResidentTrainersTest, TheLineageOfADamagedStateIsUsedForNoOther) {
+  {
+    ResidentTrainers trainers(options());
+    train(trainers.take("sql", live(1)), 4);
+    trainers.save("sql");
+  }
+  std::ofstream(options().folder / "sql.opt", std::ios::trunc) << "slipstream";
+  {
+    ResidentTrainers trainers(options());
+    train(trainers.take("sql", live(1)), 5);
+    arm_fail_point("optimizer.lineage.write:1:enospc");
+    EXPECT_THROW(trainers.save("sql"), Error);
+    arm_fail_point("");
+  }
+  EXPECT_EQ(ResidentTrainers(options()).take("sql", live(1)).steps(), 0);
+}
+
 // The optimizer began afresh without a word.
 TEST_F(ResidentTrainersTest, AMissingFileIsSaid) {
   for (const char* file : {"sql.opt", "sql.lineage"}) {

@@ -7,12 +7,14 @@
 #include <set>
 
 #include "tests/distill/sample_records.h"
+#include "tests/failing_allocations.h"
 
 namespace slip {
 namespace {
 
 using testing::make_record;
 using testing::number_at;
+using testing::ScratchFolder;
 
 std::vector<std::byte> segment_of(int records) {
   auto file = encode_segment_header(1);
@@ -176,6 +178,13 @@ TEST(Segment, OneNameANumber) {
                            "segment-0000000000.replay", "segment-.replay", "segment-99999999999999999999.replay"}) {
     EXPECT_FALSE(segment_number(name).has_value()) << name;
   }
+}
+
+// Regression: memory that ran out after the rename left the file, and its number was refused for good.
+TEST(Segment, ANumberIsFreeAgainWhereverMemoryRanOut) {
+  const ScratchFolder folder;
+  EXPECT_GT(testing::fail_each([&] { create_segment(folder.path(), 1); }), 1);
+  EXPECT_TRUE(std::filesystem::exists(segment_path(folder.path(), 1))) << "the last attempt had memory";
 }
 
 }  // namespace
