@@ -106,13 +106,24 @@ class LintTest(StandIns):
         self.git("init", "-q")
 
     def git(self, *command):
-        identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
-        subprocess.run(["git", *identity, *command], cwd=self.project, check=True, capture_output=True)
+        """Without this process's environment: in a git hook it names the repository that the hook runs for."""
+        identity = {f"GIT_{role}_{key}": "x" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "GIT_CONFIG_NOSYSTEM": "1"} | identity
+        subprocess.run(["git", *command], cwd=self.project, env=environment, check=True, capture_output=True)
 
     def commit(self, text):
         (self.project / "one.cpp").write_text(text)
         self.git("add", "-A")
         self.git("commit", "-qm", "x")
+
+    def test_a_git_hook_that_runs_this_test_keeps_its_repository(self):
+        # Bug: git took the hook's GIT_DIR and GIT_INDEX_FILE, so these commits went to the hook's repository.
+        outer = self.folder / "outer"
+        outer.mkdir()
+        with mock.patch.dict(os.environ, GIT_DIR=str(outer / ".git"), GIT_INDEX_FILE=str(outer / "index")):
+            self.commit("int good;\n")
+        self.assertEqual(list(outer.iterdir()), [])
+        self.assertEqual(self.run_script("tools/lint.sh").returncode, 0, "the commit is in the test's own repository")
 
     def test_what_changed_since_the_base_is_looked_at(self):
         self.commit("int bad_but_old;\n")
