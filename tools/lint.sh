@@ -15,7 +15,13 @@ if ! command -v clang-format-14 >/dev/null || ! command -v clang-tidy-14 >/dev/n
   apt-get -o DPkg::Lock::Timeout=300 -qq update
   DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq install -y --no-install-recommends clang-format-14 clang-tidy-14 >/dev/null
 fi
-git rev-parse -q --verify HEAD >/dev/null || { echo "lint: git knows no commit here, so no file to lint" >&2; exit 2; }
+# Reads a checkout of another user, too. git refuses it because its configuration may name programs; this script is
+# from the same checkout and runs already.
+git() { command git -c safe.directory="$(pwd -P)" "$@"; }
+git rev-parse --verify HEAD >/dev/null || {
+  echo "lint: git finds no commit here, so no file to lint; its message stands above" >&2
+  exit 2
+}
 base=${LINT_BASE:-HEAD~1}
 if [ "${LINT_ALL:-0}" = 1 ] || { [ -z "${LINT_BASE:-}" ] && ! git rev-parse -q --verify HEAD~1 >/dev/null; }; then
   mapfile -t changed < <(git ls-files '*.h' '*.cpp' '*.cu' '*.cuh')

@@ -144,6 +144,17 @@ class LintTest(StandIns):
         for more in ({}, {"LINT_ALL": "1"}):
             done = self.run_script("tools/lint.sh", GIT_CEILING_DIRECTORIES=str(self.folder), **more)
             self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn("not a git repository", done.stderr)
+
+    def test_another_users_checkout_is_looked_at(self):
+        # Bug: git refused it, lint ended with status 2, and .ci/run ended before `make test`.
+        self.commit("int good;\n")
+        self.commit("int good, better;\n")
+        foreign = {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1", "GIT_CONFIG_NOSYSTEM": "1"}
+        self.assertIn("dubious ownership", self.run_script("-c", "git rev-parse HEAD", **foreign).stderr)
+        for more in ({}, {"LINT_ALL": "1"}, {"LINT_BASE": "HEAD~1"}):
+            done = self.run_script("tools/lint.sh", **foreign, **more)
+            self.assertEqual((done.returncode, done.stdout), (0, "lint: 1 files are clean\n"), done.stderr)
 
     def test_negative_a_linter_that_rejects_every_name_does_not_count(self):
         (self.state / "faults").write_text("int\n")
