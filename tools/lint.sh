@@ -8,14 +8,10 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python3 tests/include_directions.py
 python3 tests/documents.py .
-if ! command -v clang-format-14 >/dev/null || ! command -v clang-tidy-14 >/dev/null; then
-  if [ "${SLIPSTREAM_NO_INSTALL:-0}" = 1 ] || [ "$(id -u)" != 0 ]; then
-    echo "lint: install clang-format-14 and clang-tidy-14 first" >&2
-    exit 2
-  fi
-  apt-get -o DPkg::Lock::Timeout=300 -qq update
-  DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq install -y --no-install-recommends clang-format-14 clang-tidy-14 >/dev/null
-fi
+export PATH="$PATH:$PWD/.deps/programs"
+has_linters() { command -v clang-format-14 >/dev/null && command -v clang-tidy-14 >/dev/null; }
+has_linters || bash tools/setup.sh clang-format-14 clang-tidy-14
+has_linters || { echo "lint: install clang-format-14 and clang-tidy-14 first" >&2; exit 2; }
 # Reads a checkout of another user, too. git refuses it because its configuration may name programs; this script is
 # from the same checkout and runs already.
 git() { command git -c safe.directory="$(pwd -P)" "$@"; }

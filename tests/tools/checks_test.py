@@ -166,6 +166,26 @@ class LintTest(StandIns):
             done = self.run_script("tools/lint.sh", **foreign, **more)
             self.assertEqual((done.returncode, done.stdout), (0, "lint: 1 files are clean\n"), done.stderr)
 
+    def test_missing_linters_are_installed_by_the_set_up(self):
+        # Bug: lint installed them by itself, only as root: it tried neither sudo nor .deps/.
+        for name in ("clang-format-14", "clang-tidy-14"):
+            (self.path / name).unlink()
+        for name in ("bash", "dirname", "grep", "git", "mkdir", "mktemp", "cp", "rm"):
+            (self.path / name).symlink_to(shutil.which(name))
+        self.stand_in("python3", "")
+        (self.project / "tools/setup.sh").write_text('echo "setup $*" >> "$STATE/calls"\n')
+        self.commit("int good;\n")
+        done = self.run_script("tools/lint.sh", PATH=str(self.path))
+        self.assertEqual((done.returncode, done.stderr), (2, "lint: install clang-format-14 and clang-tidy-14 first\n"))
+        self.assertEqual((self.state / "calls").read_text(), "setup clang-format-14 clang-tidy-14\n")
+        programs = self.project / ".deps/programs"
+        programs.mkdir(parents=True)
+        for name in ("clang-format-14", "clang-tidy-14"):
+            self.stand_in(name, LINTER)
+            (self.path / name).rename(programs / name)
+        done = self.run_script("tools/lint.sh", PATH=str(self.path))
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+
     def test_negative_a_linter_that_rejects_every_name_does_not_count(self):
         (self.state / "faults").write_text("int\n")
         done = self.run_script("tools/lint_names_test.sh")
