@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Prepares a Debian 12 or Ubuntu 24.04 machine for building Slipstream. Checks first, installs only what is missing,
-# reports its actions, and prints nothing when nothing is to do. Safe to interrupt and to run again. ROOTLESS=1 unpacks
-# packages under .deps/ instead of installing them, and so does every later run while .deps/ exists.
+# setup.sh [PACKAGE...]: prepares a Debian 12 or Ubuntu 24.04 machine for building Slipstream, with further packages if
+# named. Checks first, installs only what is missing, reports its actions, and prints nothing when nothing is to do.
+# Safe to interrupt and to run again. ROOTLESS=1 unpacks packages under .deps/ instead of installing them, and so does
+# every later run while .deps/ exists.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -32,8 +33,9 @@ Install the counterparts of its packages, then run with SLIPSTREAM_NO_INSTALL=1.
   return 1
 }
 
-missing_packages() {
-  grep -v '^#' tools/packages-debian.txt | while read -r package releases; do
+missing_packages() { # [PACKAGE...]: those of them, and of our list, that are not installed
+  { grep -v '^#' tools/packages-debian.txt; printf '%s\n' "$@"; } | while read -r package releases; do
+    [ -n "$package" ] || continue
     [[ " ${releases:-$release} " = *" $release "* ]] || continue
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || echo "$package"
   done
@@ -102,7 +104,7 @@ install_wheels() {
 
 check_platform
 if release_is_known; then
-  mapfile -t missing < <(missing_packages)
+  mapfile -t missing < <(missing_packages "$@")
   if [ "${#missing[@]}" -gt 0 ]; then
     if rootless; then bash tools/rootless.sh "${missing[@]}"; else install_packages "${missing[@]}"; fi
   fi

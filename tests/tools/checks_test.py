@@ -106,13 +106,24 @@ class LintTest(StandIns):
         self.git("init", "-q")
 
     def git(self, *command):
-        identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
-        subprocess.run(["git", *identity, *command], cwd=self.project, check=True, capture_output=True)
+        """Without this process's environment: in a git hook it names the repository that the hook runs for."""
+        identity = {f"GIT_{role}_{key}": "x" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "GIT_CONFIG_NOSYSTEM": "1"} | identity
+        subprocess.run(["git", *command], cwd=self.project, env=environment, check=True, capture_output=True)
 
     def commit(self, text):
         (self.project / "one.cpp").write_text(text)
         self.git("add", "-A")
         self.git("commit", "-qm", "x")
+
+    def test_a_git_hook_that_runs_this_test_keeps_its_repository(self):
+        # Bug: git took the hook's GIT_DIR and GIT_INDEX_FILE, so these commits went to the hook's repository.
+        outer = self.folder / "outer"
+        outer.mkdir()
+        with mock.patch.dict(os.environ, GIT_DIR=str(outer / ".git"), GIT_INDEX_FILE=str(outer / "index")):
+            self.commit("int good;\n")
+        self.assertEqual(list(outer.iterdir()), [])
+        self.assertEqual(self.run_script("tools/lint.sh").returncode, 0, "the commit is in the test's own repository")
 
     def test_what_changed_since_the_base_is_looked_at(self):
         self.commit("int bad_but_old;\n")
@@ -122,6 +133,16 @@ class LintTest(StandIns):
         self.assertEqual((done.returncode, done.stdout), (0, "lint: 1 files are clean\n"), done.stderr)
         self.commit("int bad;\n")
         self.assertNotEqual(self.run_script("tools/lint.sh").returncode, 0)
+
+    def test_without_a_parent_only_the_cheap_linters_look_at_all_files(self):
+        # Bug: in a clone of depth 1 clang-tidy looked at every source, which takes longer than .ci/run has.
+        self.stand_in("clang-format-14", 'for word; do [ ! -f "$word" ] || echo "$word" >> "$STATE/formatted"; done')
+        self.commit("int bad;\n")
+        done = self.run_script("tools/lint.sh")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("clang-tidy is left out; LINT_ALL=1 runs it", done.stdout)
+        self.assertEqual((self.state / "formatted").read_text(), "one.cpp\n")
+        self.assertNotEqual(self.run_script("tools/lint.sh", LINT_ALL="1").returncode, 0)
 
     def test_negative_a_base_that_is_no_commit_and_a_folder_without_git_are_refused(self):
         # Bug: the failure of `git diff` was not seen, so no file had changed and all was clean.
@@ -133,6 +154,37 @@ class LintTest(StandIns):
         for more in ({}, {"LINT_ALL": "1"}):
             done = self.run_script("tools/lint.sh", GIT_CEILING_DIRECTORIES=str(self.folder), **more)
             self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn("not a git repository", done.stderr)
+
+    def test_another_users_checkout_is_looked_at(self):
+        # Bug: git refused it, lint ended with status 2, and .ci/run ended before `make test`.
+        self.commit("int good;\n")
+        self.commit("int good, better;\n")
+        foreign = {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1", "GIT_CONFIG_NOSYSTEM": "1"}
+        self.assertIn("dubious ownership", self.run_script("-c", "git rev-parse HEAD", **foreign).stderr)
+        for more in ({}, {"LINT_ALL": "1"}, {"LINT_BASE": "HEAD~1"}):
+            done = self.run_script("tools/lint.sh", **foreign, **more)
+            self.assertEqual((done.returncode, done.stdout), (0, "lint: 1 files are clean\n"), done.stderr)
+
+    def test_missing_linters_are_installed_by_the_set_up(self):
+        # Bug: lint installed them by itself, only as root: it tried neither sudo nor .deps/.
+        for name in ("clang-format-14", "clang-tidy-14"):
+            (self.path / name).unlink()
+        for name in ("bash", "dirname", "grep", "git", "mkdir", "mktemp", "cp", "rm"):
+            (self.path / name).symlink_to(shutil.which(name))
+        self.stand_in("python3", "")
+        (self.project / "tools/setup.sh").write_text('echo "setup $*" >> "$STATE/calls"\n')
+        self.commit("int good;\n")
+        done = self.run_script("tools/lint.sh", PATH=str(self.path))
+        self.assertEqual((done.returncode, done.stderr), (2, "lint: install clang-format-14 and clang-tidy-14 first\n"))
+        self.assertEqual((self.state / "calls").read_text(), "setup clang-format-14 clang-tidy-14\n")
+        programs = self.project / ".deps/programs"
+        programs.mkdir(parents=True)
+        for name in ("clang-format-14", "clang-tidy-14"):
+            self.stand_in(name, LINTER)
+            (self.path / name).rename(programs / name)
+        done = self.run_script("tools/lint.sh", PATH=str(self.path))
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
 
     def test_negative_a_linter_that_rejects_every_name_does_not_count(self):
         (self.state / "faults").write_text("int\n")

@@ -65,9 +65,9 @@ class StandInMachine(unittest.TestCase):
         return {"PATH": f"{self.path}:/usr/bin:/bin", "HOME": str(self.folder), "STATE": str(self.state), "FAKE_MISSING": "",
                 "SLIPSTREAM_CUDA": "OFF", "SLIPSTREAM_OS_RELEASE": str(os_release), **fakes}
 
-    def run_setup(self, **fakes):
-        return subprocess.run(["bash", "tools/setup.sh"], cwd=self.project, env=self.environment(**fakes), text=True,
-                              stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    def run_setup(self, *packages, **fakes):
+        return subprocess.run(["bash", "tools/setup.sh", *packages], cwd=self.project, env=self.environment(**fakes),
+                              text=True, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
 
     def run_on_a_terminal(self, answer, **fakes):
         try:
@@ -111,6 +111,12 @@ class SetupTest(StandInMachine):
 
     def test_free_sudo_is_used_without_asking(self):
         self.assertEqual(self.run_setup(FAKE_UID="1000", FAKE_SUDO="free", FAKE_MISSING="ccache").returncode, 0)
+        self.assertIn("sudo -n env DEBIAN_FRONTEND=noninteractive apt-get", self.calls())
+
+    def test_further_packages_are_installed_in_the_same_way(self):
+        done = self.run_setup("demo-lint", FAKE_UID="1000", FAKE_SUDO="free", FAKE_MISSING="ccache demo-lint")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("missing packages: ccache demo-lint\n", done.stdout)
         self.assertIn("sudo -n env DEBIAN_FRONTEND=noninteractive apt-get", self.calls())
 
     def test_without_sudo_or_terminal_the_exact_command_is_said(self):
@@ -243,6 +249,14 @@ class RootlessTest(StandInMachine):
             again = self.run_rootless(**more)
             self.assertEqual((again.returncode, again.stdout, again.stderr), (0, "", ""))
         self.assertEqual(self.calls(), before)
+
+    def test_further_packages_are_unpacked_too_and_stay(self):
+        self.assertEqual(self.run_rootless().returncode, 0)
+        missing = "cmake ccache demo-lint"
+        done = self.run_setup("demo-lint", FAKE_UID="1000", FAKE_MISSING=missing)
+        self.assertIn("): cmake ccache demo-lint\n", done.stdout, done.stderr)
+        again = self.run_rootless(FAKE_MISSING=missing)
+        self.assertEqual((again.returncode, again.stdout, again.stderr), (0, "", ""))
 
     def test_another_missing_package_or_a_moved_folder_unpacks_anew(self):
         self.assertEqual(self.run_rootless().returncode, 0)
