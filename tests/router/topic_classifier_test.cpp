@@ -62,7 +62,7 @@ TEST(TopicClassifier, EqualLessonsGiveEqualStates) {
   EXPECT_FALSE(one == reversed) << "the order of lessons matters, or this compares nothing";
 }
 
-double accuracy_after(std::vector<SamplePrompt> lessons) {
+double accuracy_after(const std::vector<SamplePrompt>& lessons) {
   TopicClassifier classifier(4);
   for (const auto& lesson : lessons) learn_topic(classifier, prompt_features(lesson.text), lesson.topic);
   int right = 0;
@@ -87,7 +87,7 @@ TEST(TopicClassifier, NegativeShuffledLabelsGiveChance) {
     auto lessons = sample_prompts(400, /*seed=*/1);
     std::mt19937_64 random(deal);
     for (std::size_t i = lessons.size() - 1; i > 0; --i) std::swap(lessons[i].topic, lessons[random() % (i + 1)].topic);
-    sum += accuracy_after(std::move(lessons));
+    sum += accuracy_after(lessons);
   }
   EXPECT_NEAR(sum / kDeals, 0.25, 0.1);
 }
