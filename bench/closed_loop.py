@@ -19,6 +19,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import sys
 import threading
 import time
 
@@ -43,6 +44,16 @@ class ServiceError(Exception):
     def __init__(self, message, code=None):
         super().__init__(message)
         self.code = code
+
+
+def run(name, main):
+    """Runs a benchmark's main(). A ServiceError ends the program with one line, Ctrl-C with status 130."""
+    try:
+        main()
+    except ServiceError as error:
+        sys.exit(f"{name}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def percentile(values, share):

@@ -228,9 +228,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except closed_loop.ServiceError as error:
-        sys.exit(f"flood: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    closed_loop.run("flood", main)

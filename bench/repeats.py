@@ -107,9 +107,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except closed_loop.ServiceError as error:
-        sys.exit(f"repeats: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    closed_loop.run("repeats", main)

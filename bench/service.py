@@ -248,9 +248,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except closed_loop.ServiceError as error:
-        sys.exit(f"service: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    closed_loop.run("service", main)

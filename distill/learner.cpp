@@ -136,10 +136,8 @@ bool Learner::State::begin() {
                                      [this] { return in_unit(); }, [this] { end_unit(); }});
   } catch (const std::exception& error) {
     failing.store(true, std::memory_order_relaxed);
-    beginnings.retry_us = monotonic_us() + wait_after_failures_us(++beginnings.n);
-    if (beginnings.n == 1) {
-      log_parts(LogLevel::kError, {"learning cannot begin: ", error.what(),
-                                   "; it is tried again after 1 s, then less often, every 30 s in the end"});
+    if (count_failure(beginnings)) {
+      log_parts(LogLevel::kError, {"learning cannot begin: ", error.what(), kIsTriedAgain});
     }
     return false;
   }

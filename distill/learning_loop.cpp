@@ -57,6 +57,11 @@ bool scoring_waits(const TopicState& topic, std::int64_t now_us) {
   return topic.scoring_failures.retry_us > now_us;
 }
 
+// Whether the topic does not train before its next try.
+bool training_waits(const TopicState& topic, std::int64_t now_us) {
+  return topic.training_failures.retry_us > now_us || scoring_waits(topic, now_us);
+}
+
 void end_spell(const TopicState& topic, FailureSpell& spell, const char* doing) {
   if (spell.n == 0) return;
   log_info("learning: " + topic.topic + ": " + doing + " works again, after " + std::to_string(spell.n) +
@@ -74,6 +79,11 @@ std::int64_t wait_after_failures_us(int n) {
   constexpr std::int64_t kFirstUs = 1'000'000, kMostUs = 30'000'000;
   constexpr int kMostDoublings = 5;  // 32 s, above kMostUs
   return std::min(kMostUs, kFirstUs << std::min(n - 1, kMostDoublings));
+}
+
+bool count_failure(FailureSpell& spell) {
+  spell.retry_us = monotonic_us() + wait_after_failures_us(++spell.n);
+  return spell.n == 1;
 }
 
 EarlierRecords earlier_records(const ReplayBuffer& replay) {
@@ -228,8 +238,7 @@ TopicState* LearningLoop::topic_to_train() {
   const auto waiting = [](const TopicState& topic) { return topic.answers_seen() - topic.answers_at_burst; };
   for (TopicState& topic : topics_) {
     topic.lacks_answers = false;
-    if (topic.starved || topic.requests_seen == 0) continue;
-    if (topic.training_failures.retry_us > now_us || scoring_waits(topic, now_us)) continue;
+    if (topic.starved || topic.requests_seen == 0 || training_waits(topic, now_us)) continue;
     if (topic.steps_done == 0 && topic.curve.empty()) start_curve(topic);
     const StepDecision decision = governor_.allow_step(progress_of(topic));
     topic.figures.state = decision.allowed ? "training" : decision.reason;
@@ -258,7 +267,7 @@ TopicState* LearningLoop::topic_to_train() {
 TopicState* LearningLoop::topic_to_export() {
   const std::int64_t now_us = monotonic_us();
   const auto found = std::find_if(topics_.begin(), topics_.end(), [&](const TopicState& topic) {
-    return topic.export_waits && topic.training_failures.retry_us <= now_us && !scoring_waits(topic, now_us);
+    return topic.export_waits && !training_waits(topic, now_us);
   });
   return found == topics_.end() ? nullptr : &*found;
 }
@@ -447,12 +456,10 @@ void LearningLoop::export_when_due(TopicState& topic, DraftTrainer& trainer) {
 
 // Contains a failure of LibTorch, the disk or the weights: the topic loses its trainer and its candidate, nothing else.
 void LearningLoop::contain(TopicState& topic, FailureSpell& spell, const char* doing, const std::exception& error) {
-  const bool is_first = ++spell.n == 1;
-  spell.retry_us = monotonic_us() + wait_after_failures_us(spell.n);
+  const bool is_first = count_failure(spell);
   topic.figures.state = std::string(doing) + " failed: " + error.what();
   if (is_first) {
-    log_error("learning: " + topic.topic + ": " + doing + " failed: " + error.what() +
-              "; it is tried again after 1 s, then less often, every 30 s in the end");
+    log_error("learning: " + topic.topic + ": " + doing + " failed: " + error.what() + kIsTriedAgain);
   }
   try {
     publisher_.abandon(topic);

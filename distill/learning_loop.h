@@ -26,6 +26,9 @@ namespace slip {
 
 // The wait after the n-th failure in a row: 1 s, doubling up to 30 s. Pure. REQUIRES: n ≥ 1.
 std::int64_t wait_after_failures_us(int n);
+// Counts a failure and sets the time of the next try. True: it is the first in a row, and is to be logged.
+bool count_failure(FailureSpell& spell);
+inline constexpr const char* kIsTriedAgain = "; it is tried again after 1 s, then less often, every 30 s in the end";
 
 // The records in replay before the first one of this run.
 struct EarlierRecords {

@@ -37,6 +37,10 @@ std::uint16_t float_to_bf16(float value) {
   return static_cast<std::uint16_t>((bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16);
 }
 
+void float_to_bf16(const float* x, std::int64_t n, std::uint16_t* out) {
+  kernel_table().to_bf16(x, n, out);
+}
+
 float f16_to_float(std::uint16_t bits) {
   const std::uint32_t sign = (bits & 0x8000U) << 16;
   const std::uint32_t magnitude = bits & 0x7FFFU;

@@ -23,7 +23,8 @@ void silu_multiply(float* gate, const float* up, std::int64_t n);
 std::int64_t argmax(std::span<const float> x);  // lowest index among equals
 
 float bf16_to_float(std::uint16_t bits);
-std::uint16_t float_to_bf16(float value);  // round to nearest even, NaN kept
+std::uint16_t float_to_bf16(float value);                                // round to nearest even, NaN kept
+void float_to_bf16(const float* x, std::int64_t n, std::uint16_t* out);  // the same of each
 float f16_to_float(std::uint16_t bits);
 
 }  // namespace slip::kernels

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distill/trainer/draft_export.h"
 
-#include <bit>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <utility>
 
@@ -11,21 +9,9 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "engine/models/pack_weights.h"
+#include "kernels/elementwise.h"
 
 namespace slip {
-namespace {
-
-// As kernels::float_to_bf16() does for finite values, in a loop that the compiler vectorises.
-void round_to_bf16(std::span<const float> values, std::byte* out) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto bits = std::bit_cast<std::uint32_t>(values[i]);
-    const auto rounded = static_cast<std::uint16_t>((bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16);
-    std::memcpy(out + i * sizeof rounded, &rounded, sizeof rounded);
-  }
-}
-
-}  // namespace
-
 void DraftExport::add(const std::string& name, std::vector<std::int64_t> shape, const float* values,
                       std::size_t n_values) {
   SLIP_CHECK(config_.stored_dtype != Dtype::kFloat16, "drafts are exported in bfloat16 or float32");
@@ -40,7 +26,8 @@ void DraftExport::add(const std::string& name, std::vector<std::int64_t> shape, 
     stored.bytes.assign(given.begin(), given.end());
   } else {
     stored.bytes.resize(2 * n_values);
-    round_to_bf16({values, n_values}, stored.bytes.data());
+    kernels::float_to_bf16(values, static_cast<std::int64_t>(n_values),
+                           reinterpret_cast<std::uint16_t*>(stored.bytes.data()));
   }
 }
 

@@ -266,18 +266,9 @@ TEST_F(DraftStoreTest, ADamagedVersionKeepsNoOtherFromBeingRetired) {
 
 // Regression: a service that started while the date was a week ahead deleted all but the last eight versions.
 TEST_F(DraftStoreTest, AStartWithADateAheadRetiresNothingByAge) {
-  constexpr std::int64_t kDayUs = std::int64_t{24} * 3600 * 1'000'000;
   RetentionPolicy policy;
   policy.keep_last = 1;
-  {
-    DraftStore store(root_, policy);
-    const std::int64_t day_of[] = {-9, -1, 0, 0};
-    for (const std::int64_t day : day_of) {
-      DraftMeta meta = publish(store, "sql", "weights");
-      meta.created_us += (day - 365) * kDayUs;  // so the date is a year ahead
-      write(root_ / "sql" / version_name(meta.version) / "meta.json", to_json(meta));
-    }
-  }
+  publish_a_year_ago(policy, {-9, -1, 0, 0});
   DraftStore store(root_, policy);
   store.apply_retention("sql", /*live=*/4, /*last_known_good=*/3);
   EXPECT_TRUE(fs::exists(root_ / "sql" / "v000002" / "model.safetensors")) << "a day older than the newest";
@@ -287,20 +278,11 @@ TEST_F(DraftStoreTest, AStartWithADateAheadRetiresNothingByAge) {
 // Regression: the sweep ended at the damaged version. The store then knew the date of no newer one, and believed a date
 // that was a year ahead.
 TEST_F(DraftStoreTest, ADamagedVersionHidesNoNewerOneAtTheStart) {
-  constexpr std::int64_t kDayUs = std::int64_t{24} * 3600 * 1'000'000;
   RetentionPolicy policy;
   policy.keep_last = 1;
-  {
-    DraftStore store(root_, policy);
-    const std::int64_t day_of[] = {-2, -1, 0, 0};
-    for (const std::int64_t day : day_of) {
-      DraftMeta meta = publish(store, "sql", "weights");
-      meta.created_us += (day - 365) * kDayUs;
-      write(root_ / "sql" / version_name(meta.version) / "meta.json", to_json(meta));
-    }
-    write(root_ / "sql" / "v000001" / "meta.json", "{");
-    write(root_ / "sql" / "v000003" / "meta.json.tmp", "{");
-  }
+  publish_a_year_ago(policy, {-2, -1, 0, 0});
+  write(root_ / "sql" / "v000001" / "meta.json", "{");
+  write(root_ / "sql" / "v000003" / "meta.json.tmp", "{");
   DraftStore store(root_, policy);
   EXPECT_FALSE(fs::exists(root_ / "sql" / "v000003" / "meta.json.tmp"));
   store.apply_retention("sql", /*live=*/4, /*last_known_good=*/3);

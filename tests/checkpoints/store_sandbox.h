@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <optional>
 #include <string>
 
@@ -55,6 +56,16 @@ class StoreSandbox : public ::testing::Test {
     meta.parent = parent;
     meta.reason = "canary";
     return store.publish(stage(store, draft, weights), meta);
+  }
+  // Publishes a version of "sql" for each of `days`, which count from a year ago: the machine's date is a year ahead.
+  void publish_a_year_ago(const RetentionPolicy& policy, std::initializer_list<std::int64_t> days) const {
+    constexpr std::int64_t kDayUs = std::int64_t{24} * 3600 * 1'000'000;
+    DraftStore store(root_, policy);
+    for (const std::int64_t day : days) {
+      DraftMeta meta = publish(store, "sql", "weights");
+      meta.created_us += (day - 365) * kDayUs;
+      write(root_ / "sql" / version_name(meta.version) / "meta.json", to_json(meta));
+    }
   }
   template <class Action>
   static std::optional<ErrorCode> code_of(Action action) {

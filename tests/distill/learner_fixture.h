@@ -9,13 +9,16 @@
 #include <atomic>
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "distill/learner.h"
+#include "distill/learning_loop.h"
 #include "tests/distill/tiny_draft.h"
 
 namespace slip::testing {
@@ -131,6 +134,13 @@ class LearnerSetup {
   std::unique_ptr<Learner> make_learner(Governor& policy) {
     return std::make_unique<Learner>(options, topics, std::vector<std::shared_ptr<LiveDraft>>{nullptr, live_draft},
                                      base, store, replay, policy, recorded);
+  }
+  // A loop of the only topic, on this thread.
+  LearningLoop make_loop(const ReplayReader& reader, std::function<bool()> go_on) {
+    const EarlierRecords none;
+    return LearningLoop(
+        {options, topics, {nullptr, live_draft}, base, store, reader, none, *governor, recorded, std::move(go_on), [] {
+         }});
   }
   ReplayOptions replay_options(std::uint64_t bytes_per_topic = ReplayOptions{}.max_bytes_per_topic) const {
     ReplayOptions given;

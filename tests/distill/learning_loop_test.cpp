@@ -116,22 +116,6 @@ TEST(LearningLoop, ARestartBetweenPublicationsContinuesBothOptimizersBitForBit) 
   EXPECT_TRUE(setup.state_of("math") == math);
 }
 
-// A loop of the setup's only topic.
-LearningLoop make_loop(LearnerSetup& setup, std::function<bool()> go_on) {
-  const EarlierRecords none;
-  return LearningLoop({setup.options,
-                       setup.topics,
-                       {nullptr, setup.live_draft},
-                       setup.base,
-                       setup.store,
-                       setup.replay,
-                       none,
-                       *setup.governor,
-                       setup.recorded,
-                       std::move(go_on),
-                       [] {}});
-}
-
 // Regression: scoring that had failed was tried again at once, and each time the topic lost its trainer.
 TEST(LearningLoop, AfterAFailedScoreItsTopicWaits) {
   testing::TestClock clock(1);
@@ -140,7 +124,7 @@ TEST(LearningLoop, AfterAFailedScoreItsTopicWaits) {
   broken.weights = testing::broken_weights();
   setup.base = std::make_shared<const DraftVersion>(std::move(broken));
   setup.live_draft->set(setup.under_own_name());
-  LearningLoop loop = make_loop(setup, [] { return true; });
+  LearningLoop loop = setup.make_loop(setup.replay, [] { return true; });
   for (std::uint64_t id = 1; id <= 16; ++id) {
     ReplayRecord record = answered(id);
     record.sequence = setup.replay.append(record);
@@ -158,7 +142,7 @@ TEST(LearningLoop, AfterAFailedScoreItsTopicWaits) {
 // Regression: the time of abandoned steps, of failed ones and of exports was not counted.
 TEST(LearningLoop, AnAbandonedStepCountsAsTraining) {
   LearnerSetup setup;
-  LearningLoop loop = make_loop(setup, [] { return false; });
+  LearningLoop loop = setup.make_loop(setup.replay, [] { return false; });
   for (std::uint64_t id = 1; id <= 16; ++id) {
     ReplayRecord record = answered(id);
     record.sequence = setup.replay.append(record);
@@ -176,7 +160,7 @@ TEST(LearningLoop, AnAbandonedStepCountsAsTraining) {
 // Regression: 128 records waited whatever their length, and long answers to a busy service took gigabytes.
 TEST(LearningLoop, LongAnswersThatWaitAreDroppedBeforeThereAreMany) {
   LearnerSetup setup;
-  LearningLoop loop = make_loop(setup, [] { return true; });
+  LearningLoop loop = setup.make_loop(setup.replay, [] { return true; });
   for (std::uint64_t id = 1; id <= 3; ++id) {
     ReplayRecord record = answered(id);
     record.sequence = id;
@@ -212,7 +196,7 @@ TEST(LearningLoop, AnAbandonedExportIsTriedAgainWithoutAFurtherStep) {
   setup.governor = std::make_unique<OneExport>(/*steps=*/1U);
   const LearningLoop* asks = nullptr;
   int asked_by_exports = 0;
-  LearningLoop loop = make_loop(setup, [&] {
+  LearningLoop loop = setup.make_loop(setup.replay, [&] {
     const bool steps = asks->figures(monotonic_us()).topics.at(0).optimizer_steps == 0;
     return steps || ++asked_by_exports > 2;
   });

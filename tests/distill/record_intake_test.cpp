@@ -136,24 +136,37 @@ TEST_F(RecordIntakeTest, RecordsOfALearnerWithoutTimeAreCounted) {
   EXPECT_EQ(setup.replay.records("sql"), kRecords) << "replay has them all";
 }
 
+ReplayRecord long_answer(std::uint64_t id) {
+  return answered(id, 4, /*answer=*/200);
+}
+
+// An intake whose inbox for the learner holds eight long answers.
+struct EightAnswersForTheLearner {
+  explicit EightAnswersForTheLearner(LearnerSetup& setup)
+      : intake(
+            {.queue_observations = 1 << 15,
+             .vocab_size = setup.base->weights->config.vocab_size,
+             .learner_bytes = limit},
+            setup.topics, [](DraftId) { return std::string("sql"); }, setup.replay, learning) {}
+  const std::uint64_t limit = 8 * bytes_of(long_answer(1));
+  const LearningSwitch learning{nullptr};
+  RecordIntake intake;
+};
+
 // Regression: 256 records waited whatever their length, and long answers to a busy service took gigabytes.
 TEST(RecordIntake, LongAnswersForALearnerWithoutTimeAreDroppedBeforeThereAreMany) {
   LearnerSetup setup;
-  const LearningSwitch learning{nullptr};
-  const auto text = [](std::uint64_t id) { return answered(id, 4, /*answer=*/200); };
-  const std::uint64_t limit = 8 * bytes_of(text(1));
-  RecordIntake intake(
-      {.queue_observations = 1 << 15, .vocab_size = setup.base->weights->config.vocab_size, .learner_bytes = limit},
-      setup.topics, [](DraftId) { return std::string("sql"); }, setup.replay, learning);
+  EightAnswersForTheLearner full(setup);
+  RecordIntake& intake = full.intake;
   constexpr std::uint64_t kRecords = 20;
-  for (std::uint64_t id = 1; id <= kRecords; ++id) tell(intake, text(id));
+  for (std::uint64_t id = 1; id <= kRecords; ++id) tell(intake, long_answer(id));
   intake.start();
   intake.stop();
   std::deque<WaitingRecord> records;
   intake.take_all(records);
   std::uint64_t bytes = 0;
   for (const WaitingRecord& waiting : records) bytes += bytes_of(waiting.record);
-  EXPECT_LE(bytes, limit);
+  EXPECT_LE(bytes, full.limit);
   EXPECT_EQ(records.size() + intake.untaken(), kRecords);
   ASSERT_FALSE(records.empty());
   EXPECT_EQ(records.back().record.request, RequestId{kRecords});
@@ -162,21 +175,17 @@ TEST(RecordIntake, LongAnswersForALearnerWithoutTimeAreDroppedBeforeThereAreMany
 
 TEST(RecordIntake, ALearnerThatCannotBeginCollectsNoMoreThanTheInboxHolds) {
   LearnerSetup setup;
-  const LearningSwitch learning{nullptr};
-  const auto text = [](std::uint64_t id) { return answered(id, 4, /*answer=*/200); };
-  const std::uint64_t limit = 8 * bytes_of(text(1));
-  RecordIntake intake(
-      {.queue_observations = 1 << 15, .vocab_size = setup.base->weights->config.vocab_size, .learner_bytes = limit},
-      setup.topics, [](DraftId) { return std::string("sql"); }, setup.replay, learning);
+  EightAnswersForTheLearner full(setup);
+  RecordIntake& intake = full.intake;
   intake.start();
   constexpr std::uint64_t kRecords = 20;
   std::deque<WaitingRecord> waiting;
   for (std::uint64_t id = 1; id <= kRecords; ++id) {
-    tell(intake, text(id));
+    tell(intake, long_answer(id));
     ASSERT_TRUE(comes_true([&] { return intake.take_all_within_capacity(waiting) >= intake.pushed(); }));
     std::uint64_t bytes = 0;
     for (const WaitingRecord& one : waiting) bytes += bytes_of(one.record);
-    EXPECT_LE(bytes, limit);
+    EXPECT_LE(bytes, full.limit);
     EXPECT_EQ(waiting.size() + intake.untaken(), id);
   }
   ASSERT_GT(waiting.size(), 1U);
@@ -269,17 +278,7 @@ class Noting final : public ReplayReader {
 TEST(LearningLoop, TrainsOnNoRecordThatItHasNotTaken) {
   LearnerSetup setup;
   Noting replay(setup.replay);
-  const EarlierRecords none;
-  LearningLoop loop({setup.options,
-                     setup.topics,
-                     {nullptr, setup.live_draft},
-                     setup.base,
-                     setup.store,
-                     replay,
-                     none,
-                     *setup.governor,
-                     setup.recorded,
-                     [] { return true; }});
+  LearningLoop loop = setup.make_loop(replay, [] { return true; });
   for (std::uint64_t id = 1; id <= 24; ++id) {
     ReplayRecord record = answered(id);
     record.topic = "sql";
