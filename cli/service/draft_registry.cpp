@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/service/draft_registry.h"
 
+#include <algorithm>
 #include <set>
 
 #include "checkpoints/weight_files.h"
@@ -32,15 +33,21 @@ void discard_topics_versions(DraftStore& store) {
            " belonged to a topic with the base draft's name, so their weights were deleted; rename the topic");
 }
 
+// `base`: a version of the base draft. `fingerprint`: of the target in `folder`.
+void check_target(const DraftStore& store, const DraftMeta& base, const std::string& fingerprint,
+                  const std::filesystem::path& folder) {
+  if (base.target_fingerprint == fingerprint) return;
+  throw Error(ErrorCode::kConflict,
+              "the drafts in " + store.root().string() + " were made for another target (" + base.target +
+                  "), not for " + folder.string(),
+              "use another --data-dir for this one", "data.directory");
+}
+
 DraftMeta import_base(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target) {
   discard_topics_versions(store);
   const auto stored = store.current(kBaseDraft);
   const std::string fingerprint = target_fingerprint(target.folder);
-  if (stored && stored->target_fingerprint != fingerprint) {
-    throw Error(ErrorCode::kConflict,
-                "the drafts in " + store.root().string() + " were made for another target (" + stored->target + ")",
-                "use another --data-dir for this one", "data.directory");
-  }
+  if (stored) check_target(store, *stored, fingerprint, target.folder);
   const WeightFiles weights(folder);
   if (stored && weights.tensors() == WeightFiles(store.folder(kBaseDraft, stored->version)).tensors()) return *stored;
   const auto staged = store.staging_folder(kBaseDraft);
@@ -89,6 +96,13 @@ std::shared_ptr<const DraftVersion> stored_version(DraftStore& store, const Live
 }
 
 }  // namespace
+
+void refuse_another_target(const DraftStore& store, const std::filesystem::path& target) {
+  const auto versions = store.versions(kBaseDraft);
+  const auto own =
+      std::find_if(versions.rbegin(), versions.rend(), [](const DraftMeta& meta) { return meta.topic.empty(); });
+  if (own != versions.rend()) check_target(store, *own, target_fingerprint(target), target);
+}
 
 DraftRegistry open_draft_registry(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target,
                                   const TopicTable& topics) {

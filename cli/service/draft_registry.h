@@ -38,4 +38,8 @@ struct DraftRegistry {
 DraftRegistry open_draft_registry(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target,
                                   const TopicTable& topics);
 
+// The same check for a service that opens no draft: Error{kConflict} when the store's drafts belong to another target
+// than the one in the folder `target`. Reads no weights.
+void refuse_another_target(const DraftStore& store, const std::filesystem::path& target);
+
 }  // namespace slip::cli

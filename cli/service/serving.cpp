@@ -146,6 +146,8 @@ struct Serving::State {
     if (drafting) {
       const DraftTarget drafted{folder_name(config.target), config.target, config.dtype, target, draft_packing(device)};
       registry = open_draft_registry(store, config.draft, drafted, topics);
+    } else {
+      refuse_another_target(store, config.target);
     }
     const std::vector<DraftMeta> versions = all_versions(store);
     reconcile(store, versions, ledger);

@@ -100,6 +100,29 @@ TEST_F(OpenDraftRegistry, AnotherDraftBecomesTheNextVersionOfTheBase) {
   EXPECT_EQ(registry.base->weights->config.n_layers, 2);
 }
 
+// Without a draft, the service started on the data directory of another target.
+TEST_F(OpenDraftRegistry, ADataDirectoryOfAnotherTargetIsRefusedWithoutADraftToo) {
+  const auto other = folder_.path() / "other";
+  std::filesystem::create_directories(other);
+  std::ofstream(other / "config.json") << "{}";
+  std::filesystem::copy_file(kTarget / "tokenizer.json", other / "tokenizer.json");
+  EXPECT_NO_THROW(refuse_another_target(store_, other)) << "there are no drafts yet";
+  write_draft(folder_.path() / "draft", 1);
+  open("draft");
+  EXPECT_NO_THROW(refuse_another_target(store_, kTarget));
+  try {
+    refuse_another_target(store_, other);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kConflict);
+    EXPECT_EQ(error.message(), "the drafts in " + store_.root().string() +
+                                   " were made for another target (target), not for " + other.string());
+    EXPECT_THAT(error.hint(), ::testing::HasSubstr("--data-dir"));
+  }
+  publish_as_topic_base("draft");
+  EXPECT_NO_THROW(refuse_another_target(store_, kTarget)) << "a topic's version says nothing about the target";
+}
+
 // The topic was served by the base draft, although its version before was whole.
 TEST_F(OpenDraftRegistry, AVersionThatDoesNotLoadGivesWayToTheOneBefore) {
   write_draft(folder_.path() / "draft", 1);

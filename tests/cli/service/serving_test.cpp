@@ -13,7 +13,9 @@
 #include <set>
 #include <string>
 
+#include "checkpoints/draft_store.h"
 #include "common/clock.h"
+#include "common/error.h"
 #include "common/file.h"
 #include "server/http/key_quotas.h"
 #include "tests/common/patience.h"
@@ -108,6 +110,38 @@ class ServingTest : public ::testing::Test {
   KeyQuotas quotas_{ApiKeys{}};
   Metrics metrics_;
 };
+
+// It started, and its figures went into the other target's ledger.
+TEST_F(ServingTest, ADataDirectoryOfAnotherTargetIsRefusedWithoutADraftToo) {
+  ensure_private_directory(folder_);
+  ensure_private_directory(folder_ / "drafts");
+  {
+    DraftStore store(folder_ / "drafts");
+    const auto staged = store.staging_folder(kBaseDraft);
+    for (const char* name : {"config.json", "model.safetensors"}) {
+      std::filesystem::copy_file(config_.draft / name, staged / name);
+    }
+    DraftMeta meta;
+    meta.draft = kBaseDraft;
+    meta.reason = "base";
+    meta.target = "other-target";
+    meta.target_fingerprint = "another";
+    store.publish(staged, meta);
+  }
+  for (const bool with_draft : {true, false}) {
+    if (!with_draft) config_.draft.clear();
+    try {
+      Serving(config_, metrics_, quotas_).save();
+      ADD_FAILURE() << "it started, with a draft: " << with_draft;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kConflict) << error.message();
+      for (const std::string& named :
+           {(folder_ / "drafts").string(), std::string("other-target"), config_.target.string()}) {
+        EXPECT_NE(error.message().find(named), std::string::npos) << error.message();
+      }
+    }
+  }
+}
 
 // Drafts and replay records that were deleted while the service was stopped got no word.
 TEST_F(ServingTest, WhatIsMissingInTheDataDirectoryIsSaidAtTheStart) {
