@@ -43,13 +43,18 @@ void check_target(const DraftStore& store, const DraftMeta& base, const std::str
               "use another --data-dir for this one", "data.directory");
 }
 
-DraftMeta import_base(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target) {
+struct ImportedBase {
+  DraftMeta meta;
+  std::uint64_t replaced = 0;  // the version that was the base draft before this start; 0: none, or the same
+};
+
+ImportedBase import_base(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target) {
   discard_topics_versions(store);
   const auto stored = store.current(kBaseDraft);
   const std::string fingerprint = target_fingerprint(target.folder);
   if (stored) check_target(store, *stored, fingerprint, target.folder);
   const WeightFiles weights(folder);
-  if (stored && weights.tensors() == WeightFiles(store.folder(kBaseDraft, stored->version)).tensors()) return *stored;
+  if (stored && weights.tensors() == WeightFiles(store.folder(kBaseDraft, stored->version)).tensors()) return {*stored};
   const auto staged = store.staging_folder(kBaseDraft);
   const auto copy = [&](const char* name) {
     if (std::filesystem::exists(folder / name)) copy_durably(folder / name, staged / name);
@@ -64,7 +69,19 @@ DraftMeta import_base(DraftStore& store, const std::filesystem::path& folder, co
   meta.target = target.name;
   meta.target_fingerprint = fingerprint;
   meta.reason = "base";
-  return store.publish(staged, meta);
+  return {store.publish(staged, meta), stored && stored->topic.empty() ? stored->version : 0};
+}
+
+void say_replaced(const ImportedBase& base, const std::filesystem::path& folder, const DraftRegistry& registry) {
+  std::string kept;
+  for (const auto& live_draft : registry.live_drafts) {
+    if (live_draft->get()->number > 0) kept += (kept.empty() ? "" : ", ") + live_draft->name();
+  }
+  log_info("base draft: " + folder.string() + " is its version " + std::to_string(base.meta.version) +
+           " and replaces version " + std::to_string(base.replaced) + "; " +
+           (kept.empty()
+                ? "every topic begins with it"
+                : "topics that go on with a version of their own: " + kept + "; every other one begins with it"));
 }
 
 // The topic's own draft: the store's current version, or if that cannot be used the newest older one that was not
@@ -78,20 +95,30 @@ std::shared_ptr<const DraftVersion> stored_version(DraftStore& store, const Live
     if (meta.version == current->version) return false;
     return meta.version > current->version || meta.rolled_back || meta.weights_retired;
   });
+  std::string of_another_shape;  // numbers, newest first
+  const auto say_shapes = [&] {
+    if (of_another_shape.empty()) return;
+    log_warn("draft " + live_draft.name() +
+             ": these versions differ in shape from the base draft and are not used: " + of_another_shape);
+  };
   for (auto meta = versions.rbegin(); meta != versions.rend(); ++meta) {
     const std::filesystem::path folder = store.folder(meta->draft, meta->version);
     try {
       auto weights = ModelWeights::load(folder, target.dtype, /*check_finite=*/true);
       if (!weights->config.same_shape(shape)) {
-        throw Error(ErrorCode::kInvalidArgument, "it differs in shape from the base draft");
+        of_another_shape += (of_another_shape.empty() ? "" : ", ") + std::to_string(meta->version);
+        continue;
       }
       if (meta->version != current->version) store.set_current(meta->draft, meta->version);
+      say_shapes();
       return packed({live_draft.id(), live_draft.name(), meta->version, meta->parent, std::move(weights)}, target.pack);
     } catch (const Error& error) {
       log_warn("draft version " + folder.string() + " is not used: " + error.message());
     }
   }
-  log_warn("draft " + live_draft.name() + " restarts from the base draft's weights");
+  say_shapes();
+  log_warn("draft " + live_draft.name() + " restarts from the base draft's weights" +
+           (of_another_shape.empty() ? "" : "; a start with a base draft of their shape uses these versions again"));
   return nullptr;
 }
 
@@ -107,7 +134,8 @@ void refuse_another_target(const DraftStore& store, const std::filesystem::path&
 DraftRegistry open_draft_registry(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target,
                                   const TopicTable& topics) {
   const auto weights = load_draft_weights(folder, target.dtype, target.model);
-  const DraftMeta meta = import_base(store, folder, target);
+  const ImportedBase imported = import_base(store, folder, target);
+  const DraftMeta& meta = imported.meta;
   const auto n_topics = static_cast<std::uint32_t>(topics.size());
   DraftRegistry registry;
   registry.base = packed({{n_topics}, kBaseDraft, meta.version, meta.parent, weights}, target.pack);
@@ -119,6 +147,7 @@ DraftRegistry open_draft_registry(DraftStore& store, const std::filesystem::path
     live_draft->set(std::move(version));
     registry.live_drafts.push_back(std::move(live_draft));
   }
+  if (imported.replaced > 0) say_replaced(imported, folder, registry);
   return registry;
 }
 

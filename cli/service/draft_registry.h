@@ -33,8 +33,9 @@ struct DraftRegistry {
 // Adds the base draft at `folder` (one file or shards) to the store if absent. Fills each topic's live draft with the
 // store's current version of its draft. If that does not load, the newest older one that does becomes current. Without
 // any, the base draft's weights are version 0. Discards versions published by a topic with the base draft's name. Logs
-// what it does not use. Error{kInvalidArgument} for a draft of another vocabulary, Error{kConflict} when the store's
-// drafts belong to another target.
+// what it does not use, and what another base draft than at the last start means for the topics.
+// Error{kInvalidArgument} for a draft of another vocabulary, Error{kConflict} when the store's drafts belong to another
+// target.
 DraftRegistry open_draft_registry(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target,
                                   const TopicTable& topics);
 

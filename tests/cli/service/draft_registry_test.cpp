@@ -100,6 +100,34 @@ TEST_F(OpenDraftRegistry, AnotherDraftBecomesTheNextVersionOfTheBase) {
   EXPECT_EQ(registry.base->weights->config.n_layers, 2);
 }
 
+// A base draft of the same shape changed nothing for a topic that had learned, without a word; one of another shape
+// gave a line for each version, which looked like damage.
+TEST_F(OpenDraftRegistry, AnotherDraftIsSaidWithWhatItMeansForTheTopics) {
+  write_draft(folder_.path() / "first", 1);
+  write_draft(folder_.path() / "deeper", 2);
+  const auto said = [&](const std::string& draft) {
+    ::testing::internal::CaptureStderr();
+    open(draft);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said("first"), "") << "the first base draft replaces none";
+  EXPECT_EQ(said("first"), "") << "the same again";
+  EXPECT_THAT(said("deeper"), ::testing::HasSubstr("deeper is its version 2 and replaces version 1; every topic begins "
+                                                   "with it"));
+  publish("sql", "deeper");
+  publish("sql", "deeper");
+  const std::string log = said("first");
+  EXPECT_THAT(log, ::testing::HasSubstr("draft sql: these versions differ in shape from the base draft and are not "
+                                        "used: 2, 1\n"));
+  EXPECT_THAT(log, ::testing::HasSubstr("draft sql restarts from the base draft's weights; a start with a base draft "
+                                        "of their shape uses these versions again\n"));
+  EXPECT_THAT(log, ::testing::Not(::testing::HasSubstr("v000001")));
+  const std::string back = said("deeper");
+  EXPECT_THAT(back, ::testing::HasSubstr("version 4 and replaces version 3; topics that go on with a version of their "
+                                         "own: sql; every other one begins with it"));
+  EXPECT_EQ(store_.current("sql")->version, 2U);
+}
+
 // Without a draft, the service started on the data directory of another target.
 TEST_F(OpenDraftRegistry, ADataDirectoryOfAnotherTargetIsRefusedWithoutADraftToo) {
   const auto other = folder_.path() / "other";
@@ -136,7 +164,8 @@ TEST_F(OpenDraftRegistry, AVersionThatDoesNotLoadGivesWayToTheOneBefore) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(open("draft").live_drafts[1]->get()->number, 1U);
   const std::string log = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(log, ::testing::HasSubstr("v000003 is not used: it differs in shape"));
+  EXPECT_THAT(log, ::testing::HasSubstr("draft sql: these versions differ in shape from the base draft and are not "
+                                        "used: 3\n"));
   EXPECT_THAT(log, ::testing::HasSubstr("v000002 is not used"));
   EXPECT_EQ(store_.current("sql")->version, 1U);
 
