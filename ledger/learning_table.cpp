@@ -45,7 +45,8 @@ std::string topics(const Sheet& sheet, const ReportQuery& query) {
                    {"now", kLeft}});
   for (std::size_t i = 0; i < sheet.rows.size(); ++i) {
     const SheetRow row(sheet, i);
-    table.add({printable(row.text("topic")), version_text(static_cast<std::uint64_t>(row.integer("version"))),
+    const auto version = static_cast<std::uint64_t>(row.integer("version"));
+    table.add({printable(row.text("topic")), proposer_text(row.text("topic"), row.text("draft"), version),
                std::to_string(row.integer("requests")), std::to_string(row.integer("records_waiting")),
                std::to_string(row.integer("optimizer_steps")), fixed_text(row.number("training_s"), 1),
                fixed_text(row.number("scoring_s"), 1), percent(row.number("share_of_machine")),

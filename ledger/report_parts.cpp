@@ -58,6 +58,11 @@ std::string version_text(std::uint64_t version) {
   return std::string("v").append(std::to_string(version));
 }
 
+std::string proposer_text(const std::string& topic, const std::string& draft, std::uint64_t version) {
+  if (draft.empty()) return "–";
+  return draft == topic ? version_text(version) : printable(draft);
+}
+
 std::string event_text(const LedgerEvent& event) {
   const std::string version = version_text(event.version), live = version_text(event.live_version);
   if (event.kind == "publish") return version + " published: " + event.reason;

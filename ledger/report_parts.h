@@ -23,7 +23,10 @@ std::string learning_svg(const LedgerReader& ledger);
 // α differently.
 std::span<const std::pair<const char*, const char*>> report_definitions();
 
-std::string version_text(std::uint64_t version);      // "v3"; 0 is "base"
+std::string version_text(std::uint64_t version);  // "v3"; 0 is "base"
+// What proposed for requests of `topic`, by the ledger's name for it: a topic's draft has the topic's name, so its
+// version; "prompt_lookup"; "–": nothing proposed.
+std::string proposer_text(const std::string& topic, const std::string& draft, std::uint64_t version);
 const char* event_mark(const std::string& kind);      // publish ▲, refuse ✕, rollback ▼, drift ◆
 std::string event_text(const LedgerEvent& event);     // "v3 → v4 published: …"
 std::string event_counts(const TopicFigures& topic);  // "▲3 ✕1": 3 published, 1 refused; "–": no events

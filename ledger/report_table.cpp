@@ -17,6 +17,10 @@ std::string version_of(const SheetRow& row, const char* column) {
   return version_text(static_cast<std::uint64_t>(row.integer(column)));
 }
 
+std::string proposer_of(const SheetRow& row, const char* version) {
+  return proposer_text(row.text("topic"), row.text("draft"), static_cast<std::uint64_t>(row.integer(version)));
+}
+
 std::optional<Interval> gain_interval(const SheetRow& row) {
   const auto low = row.number("gain_low"), high = row.number("gain_high");
   return low && high ? std::optional(Interval{*low, *high}) : std::nullopt;
@@ -49,7 +53,7 @@ std::string topics_table(const LedgerReader& ledger, const ReportQuery& query) {
     table.add({printable(topic.topic), std::to_string(topic.requests), share_text(topic.alpha),
                share_text(topic.recent_alpha), share_text(topic.alpha_same_text), share_text(topic.base_alpha),
                gain_text(topic.gain, topic.gain_interval), fixed_text(topic.accepted_length, 2),
-               fixed_text(topic.tokens_per_s, 0), version_text(topic.version),
+               fixed_text(topic.tokens_per_s, 0), proposer_text(topic.topic, topic.draft, topic.version),
                gain_text(topic.version_gain, topic.version_gain_interval), event_counts(topic),
                alpha_sparkline(trends[topic.topic])});
   }
@@ -95,7 +99,7 @@ std::string drift_table(const LedgerReader& ledger, const ReportQuery& query, co
     if (first_of_topic && i > 0) table.add_rule();
     topic = row.text("topic");
     table.add({first_of_topic ? printable(topic) : "", utc_text(bucket, time_format(ledger.bucket_us())),
-               version_of(row, "version"), std::to_string(row.integer("requests")), share_text(row.number("alpha")),
+               proposer_of(row, "version"), std::to_string(row.integer("requests")), share_text(row.number("alpha")),
                share_text(row.number("alpha_same_text")), share_text(row.number("base_alpha")),
                gain_text(row.number("gain"), gain_interval(row)), fixed_text(row.number("accepted_length"), 2),
                std::to_string(row.integer("swaps")),
@@ -173,7 +177,7 @@ std::string requests_table(const LedgerReader& ledger, const ReportQuery& query)
   const Sheet sheet = ledger.view("recent_requests", query.limit);
   for (std::size_t i = 0; i < sheet.rows.size(); ++i) {
     const SheetRow row(sheet, i);
-    const std::string first = version_of(row, "first_version"), last = version_of(row, "last_version");
+    const std::string first = proposer_of(row, "first_version"), last = proposer_of(row, "last_version");
     table.add({utc_text(row.integer("finished_us"), "%m-%d %H:%M:%S"), printable(row.text("topic")),
                printable(row.text("topic_source")), first == last ? last : first + "→" + last,
                printable(row.text("rule")), fixed_text(row.number("temperature"), 1),

@@ -102,6 +102,25 @@ TEST_F(ReportTest, TableShowsTheGainOverTheBaseDraftAndTheDefinitions) {
   EXPECT_THAT(text, Not(HasSubstr("\033")));
 }
 
+// Without a draft, tables named the base draft where JSON named prompt_lookup.
+TEST_F(ReportTest, TablesNameWhatProposesAsJsonDoes) {
+  {
+    Ledger ledger(options_for(file_));
+    RequestRow row = sample_request("sql", kSampleStartUs, 6, 4);
+    row.draft = "prompt_lookup";
+    ledger.record(row);
+  }
+  for (const auto kind : {ReportKind::kTopics, ReportKind::kDrift, ReportKind::kRequests}) {
+    EXPECT_THAT(report(kind, ReportFormat::kTable), HasSubstr("  prompt_lookup  "));
+    const auto json = nlohmann::json::parse(report(kind, ReportFormat::kJson));
+    EXPECT_EQ(json.at("rows").at(0).at("draft"), "prompt_lookup");
+  }
+  EXPECT_THAT(report(ReportKind::kTopics, ReportFormat::kSvg), HasSubstr(" · prompt_lookup · "));
+  EXPECT_EQ(proposer_text("sql", "sql", 0), "base");
+  EXPECT_EQ(proposer_text("sql", "sql", 3), "v3");
+  EXPECT_EQ(proposer_text("sql", "", 0), "–") << "speculation is off";
+}
+
 TEST_F(ReportTest, AMistypedTopicIsSaidWithTheTopicsThereAre) {
   tell_story();
   EXPECT_THAT(report(ReportKind::kTopics, ReportFormat::kTable, "sqll"),
