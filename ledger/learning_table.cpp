@@ -98,7 +98,8 @@ std::string learning_table(const LedgerReader& ledger, const ReportQuery& query)
   const Sheet sheet = ledger.view("learning_topics");
   if (sheet.rows.empty()) {
     return "Nothing was learned in this period: `slipstream serve` records learning once a minute while requests "
-           "come and learning.enabled is true; or ask for a longer --since.\n";
+           "come and learning.enabled is true" +
+           or_ask_further_back(query) + ".\n";
   }
   return topics(sheet, query) + cost(sheet) + states(ledger.view("learning_states")) + decisions(ledger_events(ledger));
 }

@@ -116,6 +116,10 @@ std::string utc_text(std::int64_t us, const char* format) {
   return {text.data(), std::strftime(text.data(), text.size(), format, &parts)};
 }
 
+std::string or_ask_further_back(const ReportQuery& query) {
+  return query.since_us ? ", or ask for a longer --since" : "";
+}
+
 std::string printable(const std::string& text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {

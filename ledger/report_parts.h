@@ -36,6 +36,8 @@ std::string share_text(std::optional<double> share);                            
 std::string gain_text(std::optional<double> gain, std::optional<Interval> interval);  // "+.19 [+.15, +.23]"
 std::string fixed_text(std::optional<double> value, int digits);                      // "–" for nullopt
 std::string utc_text(std::int64_t us, const char* format);  // `us`: since 1970, UTC; `format`: strftime's
+// Ends a sentence about an empty report: another --since helps only where one was given.
+std::string or_ask_further_back(const ReportQuery& query);
 // The text with each control character replaced by U+FFFD, so that a name cannot control a terminal.
 std::string printable(const std::string& text);
 

@@ -260,13 +260,13 @@ std::string nothing_to_show(const LedgerReader& ledger, const ReportQuery& query
   constexpr int kMostTopics = 64;  // of one service
   const auto topics = query.topic.empty() ? std::vector<std::string>() : ledger.topic_names(kMostTopics);
   if (topics.empty()) {
-    return "No requests in this period yet: send some to `slipstream serve`, or ask for a longer --since.\n";
+    return "No requests in this period yet: send some to `slipstream serve`" + or_ask_further_back(query) + ".\n";
   }
   std::string names;
   for (const std::string& topic : topics) names += (names.empty() ? "" : ", ") + printable(topic);
   const bool known = std::find(topics.begin(), topics.end(), query.topic) != topics.end();
-  return "No requests of topic " + printable(query.topic) +
-         " in this period: " + (known ? "ask for a longer --since.\n" : "the ledger has requests of " + names + ".\n");
+  return "No requests of topic " + printable(query.topic) + " in this period: " +
+         (known && query.since_us ? "ask for a longer --since.\n" : "the ledger has requests of " + names + ".\n");
 }
 
 bool has_rows(const LedgerReader& ledger, const char* view) {

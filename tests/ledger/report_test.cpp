@@ -92,6 +92,22 @@ TEST_F(ReportTest, AServiceThatHasOnlyItsBaseDraftSaysThatNobodyAsked) {
               StartsWith("No request in this period asked for a speed"));
 }
 
+// It was said where no --since was given, too.
+TEST_F(ReportTest, AnEmptyReportAsksForALongerSinceOnlyWhereOneWasGiven) {
+  { const Ledger ledger(options_for(file_)); }
+  for (const auto kind : {ReportKind::kTopics, ReportKind::kRequests, ReportKind::kDrift, ReportKind::kDrafts,
+                          ReportKind::kLearning, ReportKind::kSlo}) {
+    EXPECT_THAT(report(kind, ReportFormat::kTable), Not(HasSubstr("--since")));
+  }
+  for (const auto kind : {ReportKind::kTopics, ReportKind::kLearning}) {
+    ReportQuery query;
+    query.kind = kind;
+    query.database = file_;
+    query.since_us = kSampleStartUs;
+    EXPECT_THAT(render_report(query), HasSubstr(", or ask for a longer --since.\n"));
+  }
+}
+
 TEST_F(ReportTest, TableShowsTheGainOverTheBaseDraftAndTheDefinitions) {
   tell_story();
   const std::string text = report(ReportKind::kTopics, ReportFormat::kTable);
