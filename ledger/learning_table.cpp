@@ -58,6 +58,16 @@ std::string topics(const Sheet& sheet, const ReportQuery& query) {
   return table.text(query.width, query.color);
 }
 
+// The rows are written once a minute, decisions when they are made.
+std::string age(const Sheet& sheet) {
+  std::int64_t newest_us = 0;
+  for (std::size_t i = 0; i < sheet.rows.size(); ++i) {
+    newest_us = std::max(newest_us, SheetRow(sheet, i).integer("last_us"));
+  }
+  return "\nRows as of " + utc_text(newest_us, "%m-%d %H:%M:%S") +
+         " UTC: a service adds to them once a minute, and to the candidates below at once.\n";
+}
+
 // Learning's cost is measured for all topics together, so it is read from the topic whose rows cover most of the
 // period.
 std::string cost(const Sheet& sheet) {
@@ -101,7 +111,8 @@ std::string learning_table(const LedgerReader& ledger, const ReportQuery& query)
            "come and learning.enabled is true" +
            or_ask_further_back(query) + ".\n";
   }
-  return topics(sheet, query) + cost(sheet) + states(ledger.view("learning_states")) + decisions(ledger_events(ledger));
+  return topics(sheet, query) + age(sheet) + cost(sheet) + states(ledger.view("learning_states")) +
+         decisions(ledger_events(ledger));
 }
 
 }  // namespace slip

@@ -178,6 +178,18 @@ TEST_F(ReportTest, LearningSaysWhatItDidWhatItCostAndWhyItDoesNot) {
   EXPECT_THAT(report(ReportKind::kLearning, ReportFormat::kCsv), HasSubstr("\r\nsql,sql,3,60,7,0,360,"));
 }
 
+// The rows looked as new as the decisions below them, and were up to a minute older.
+TEST_F(ReportTest, LearningSaysHowOldItsRowsAre) {
+  {
+    Ledger ledger(options_for(file_));
+    for (int minute = 0; minute < 4; ++minute) ledger.record(sample_learning("sql", minute, 120));
+    ledger.record(sample_learning("math", 1, 120));
+  }
+  EXPECT_THAT(report(ReportKind::kLearning, ReportFormat::kTable), HasSubstr("\nRows as of 11-21 10:04:00 UTC: "));
+  EXPECT_THAT(report(ReportKind::kLearning, ReportFormat::kTable, "math"),
+              HasSubstr("\nRows as of 11-21 10:02:00 UTC"));
+}
+
 TEST_F(ReportTest, LearningWithoutRowsSaysWhatMakesSome) {
   tell_story();
   EXPECT_THAT(report(ReportKind::kLearning, ReportFormat::kTable), HasSubstr("Nothing was learned"));
