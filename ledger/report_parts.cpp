@@ -9,7 +9,7 @@
 namespace slip {
 namespace {
 
-constexpr std::array<std::pair<const char*, const char*>, 8> kDefinitions = {{
+constexpr std::array<std::pair<const char*, const char*>, 10> kDefinitions = {{
     {"α",
      "accepted / (accepted + first rejections): how often a drafted token is accepted when those before it were; "
      "never accepted / proposed"},
@@ -21,6 +21,9 @@ constexpr std::array<std::pair<const char*, const char*>, 8> kDefinitions = {{
     {"length", "output tokens / target steps, the target's own token included"},
     {"realised gain",
      "a version's gain over the base draft on the text it served, less its parent's while that served"},
+    {"held-out α",
+     "α of the version before → α of this one, both on new requests when it was decided on; predicted: the difference"},
+    {"p", "1 / the odds reached that the version is better than the one before, at most 1; small is sure"},
     {"lag", "age of the oldest answer that no optimizer step could draw from yet"},
     {"predicted",
      "the gain of α that the topic's learning curve promised when it last trained; realised: what its publications "

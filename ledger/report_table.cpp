@@ -222,7 +222,7 @@ bool explains(ReportKind kind, const std::string& term) {
   if (term == "α") return true;
   if (kind == ReportKind::kLearning) return term == "same text" || term == "lag" || term == "predicted";
   if (term == "lag" || term == "predicted") return false;
-  if (term == "realised gain") return kind == ReportKind::kDrafts;
+  if (term == "realised gain" || term == "held-out α" || term == "p") return kind == ReportKind::kDrafts;
   if (term == "length") return kind != ReportKind::kDrafts;
   return kind == ReportKind::kTopics || kind == ReportKind::kDrift;
 }
@@ -233,6 +233,7 @@ std::string footnotes(const ReportQuery& query) {
   for (const auto& [term, meaning] : report_definitions()) {
     if (explains(query.kind, term)) out += std::string(term) + ": " + meaning + "\n";
   }
+  if (query.kind == ReportKind::kDrafts) out += "▲ published, or the base draft as given; ✕ refused; ▼ rolled back\n";
   if (query.color) out += "\033[0m";
   return out;
 }

@@ -156,6 +156,16 @@ TEST_F(ReportTest, EveryTableHasItsStory) {
   EXPECT_EQ(std::count(requests.begin(), requests.end(), '\n'), 2 + 50 + 1 + 2);
 }
 
+// The columns p and held-out α and the marks stood there unexplained.
+TEST_F(ReportTest, TheReportOfDraftsExplainsItsColumnsAndMarks) {
+  tell_story();
+  const std::string drafts = report(ReportKind::kDrafts, ReportFormat::kTable);
+  for (const char* part : {"\np: 1 / the odds", "\nheld-out α: α of", "\nrealised gain: ", "\n▲ published, or"}) {
+    EXPECT_THAT(drafts, HasSubstr(part));
+  }
+  EXPECT_THAT(report(ReportKind::kTopics, ReportFormat::kTable), Not(HasSubstr("\np: ")));
+}
+
 TEST_F(ReportTest, LearningSaysWhatItDidWhatItCostAndWhyItDoesNot) {
   {
     Ledger ledger(options_for(file_));
