@@ -14,7 +14,8 @@ constexpr std::array<std::pair<const char*, const char*>, 10> kDefinitions = {{
      "accepted / (accepted + first rejections): how often a drafted token is accepted when those before it were; "
      "never accepted / proposed"},
     {"same text",
-     "live and base draft scored on the same verified answers, so easier traffic does not look like learning"},
+     "live and base draft scored afterwards on the same verified answers, so easier traffic does not look like "
+     "learning"},
     {"gain",
      "α of the live draft less α of the base draft on the same text; 95 % jackknife interval, requests as the unit; "
      "\"its gain\" counts only what the version named has served"},

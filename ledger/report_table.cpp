@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ledger/report_parts.h"
@@ -229,9 +230,13 @@ bool explains(ReportKind kind, const std::string& term) {
 
 std::string footnotes(const ReportQuery& query) {
   std::string out = query.color ? "\n\033[2m" : "\n";
-  if (explains(query.kind, "same text")) out += "* scored on the same text\n";
+  const bool served_too = query.kind == ReportKind::kTopics || query.kind == ReportKind::kDrift;
   for (const auto& [term, meaning] : report_definitions()) {
-    if (explains(query.kind, term)) out += std::string(term) + ": " + meaning + "\n";
+    if (!explains(query.kind, term)) continue;
+    const bool marked = std::string_view(term) == "same text";
+    out += std::string(marked ? "* " : "") + term + ": " + meaning;
+    if (marked && served_too) out += "; α without * is of what was proposed while serving, past answers included";
+    out += "\n";
   }
   if (query.kind == ReportKind::kDrafts) out += "▲ published, or the base draft as given; ✕ refused; ▼ rolled back\n";
   if (query.color) out += "\033[0m";

@@ -166,6 +166,18 @@ TEST_F(ReportTest, TheReportOfDraftsExplainsItsColumnsAndMarks) {
   EXPECT_THAT(report(ReportKind::kTopics, ReportFormat::kTable), Not(HasSubstr("\np: ")));
 }
 
+// Two footers, "* scored on the same text" and "α", did not say how the columns α and α live* differ.
+TEST_F(ReportTest, AlphaWithAndWithoutAStarAreToldApart) {
+  tell_story();
+  for (const auto kind : {ReportKind::kTopics, ReportKind::kDrift}) {
+    const std::string text = report(kind, ReportFormat::kTable);
+    EXPECT_THAT(text, HasSubstr("\n* same text: live and base draft scored afterwards on the same verified answers"));
+    EXPECT_THAT(text, HasSubstr("; α without * is of what was proposed while serving, past answers included\n"));
+    EXPECT_THAT(text, Not(HasSubstr("* scored on the same text")));
+  }
+  EXPECT_THAT(report(ReportKind::kDrafts, ReportFormat::kTable), Not(HasSubstr("without *")));
+}
+
 TEST_F(ReportTest, LearningSaysWhatItDidWhatItCostAndWhyItDoesNot) {
   {
     Ledger ledger(options_for(file_));
