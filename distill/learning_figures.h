@@ -25,7 +25,7 @@ struct TopicLearning {
   double predicted_gain = 0;              // of α, by the learning curve, when training was last allowed
   double realised_gain = 0;               // of α, measured before each publication, summed since the start
   std::uint64_t published = 0, refused = 0, rolled_back = 0;
-  std::string state;  // one line for people: "training", "waits for requests", "the curve is flat", "over max_share"
+  std::string state;         // one line for people: "training", "waits for requests: 3 of 8", "the curve is flat"
   std::string last_refusal;  // why the last refused candidate was not published; "" when none was refused
 };
 

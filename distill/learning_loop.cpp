@@ -234,7 +234,6 @@ TopicState* LearningLoop::topic_to_train() {
   TopicState* best = nullptr;
   double best_value = 0;
   const std::int64_t now_us = monotonic_us();
-  const auto batch = static_cast<std::uint64_t>(options_.batch_requests);
   const auto waiting = [](const TopicState& topic) { return topic.answers_seen() - topic.answers_at_burst; };
   for (TopicState& topic : topics_) {
     topic.lacks_answers = false;
@@ -249,8 +248,10 @@ TopicState* LearningLoop::topic_to_train() {
       continue;
     }
     topic.figures.predicted_gain = decision.predicted_gain;
-    if (!topic.in_burst && (waiting(topic) < batch || !may_take_first_step(topic))) {
-      topic.figures.state = "waits for requests";
+    const AwaitedAnswers awaited = awaited_answers(topic);
+    if (!topic.in_burst && awaited.missing() > 0) {
+      topic.figures.state =
+          "waits for requests: " + std::to_string(awaited.have) + " of " + std::to_string(awaited.needed);
       topic.lacks_answers = true;
       continue;
     }
@@ -272,10 +273,13 @@ TopicState* LearningLoop::topic_to_export() {
   return found == topics_.end() ? nullptr : &*found;
 }
 
-// Counts the records of earlier runs too.
-bool LearningLoop::may_take_first_step(const TopicState& topic) const {
-  const std::uint64_t answers = topic.records_before + topic.answers_seen();
-  return topic.steps_done > 0 || answers >= kFirstBatches * static_cast<std::uint64_t>(options_.batch_requests);
+// A burst waits for a batch of new answers, the first step for kFirstBatches, the records of earlier runs included. Of
+// the two, the one that lacks more.
+LearningLoop::AwaitedAnswers LearningLoop::awaited_answers(const TopicState& topic) const {
+  const auto batch = static_cast<std::uint64_t>(options_.batch_requests);
+  const AwaitedAnswers burst{topic.answers_seen() - topic.answers_at_burst, batch};
+  const AwaitedAnswers first_step{topic.records_before + topic.answers_seen(), kFirstBatches * batch};
+  return topic.steps_done > 0 || first_step.missing() <= burst.missing() ? burst : first_step;
 }
 
 void LearningLoop::start_curve(TopicState& topic) const {

@@ -91,7 +91,12 @@ class LearningLoop {
   TopicState* topic_to_score();
   TopicState* topic_to_train();
   TopicState* topic_to_export();
-  bool may_take_first_step(const TopicState& topic) const;
+  // Of a topic that has no burst of steps: the answers that it has, and those that it needs to begin one.
+  struct AwaitedAnswers {
+    std::uint64_t have = 0, needed = 0;
+    std::uint64_t missing() const { return needed > have ? needed - have : 0; }
+  };
+  AwaitedAnswers awaited_answers(const TopicState& topic) const;
   void start_curve(TopicState& topic) const;
   void resume_curve(TopicState& topic) const;
   void remember_curves();

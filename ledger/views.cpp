@@ -226,12 +226,17 @@ SELECT s.topic, n.draft, n.version, s.requests, n.records_waiting, s.records_uns
 FROM sums s JOIN numbered n ON n.topic = s.topic AND n.age = 1 JOIN period p ORDER BY s.topic)sql"};
 }
 
+// Waiting for requests is one state, however many have come.
 LedgerView learning_states_view() {
   return {"learning_states", R"sql(
+WITH named AS (
+  SELECT topic, CASE WHEN state LIKE 'waits for requests:%' THEN 'waits for requests' ELSE state END AS state, requests,
+         optimizer_steps, at_us
+  FROM scoped_learning)
 SELECT topic, state, COUNT(*) AS minutes, SUM(requests) AS requests, SUM(optimizer_steps) AS optimizer_steps,
        MAX(at_us) AS last_us, )sql" +
                                  time_text("MAX(at_us)") + R"sql( AS last_time
-FROM scoped_learning GROUP BY topic, state ORDER BY topic, minutes DESC, state)sql"};
+FROM named GROUP BY topic, state ORDER BY topic, minutes DESC, state)sql"};
 }
 
 LedgerView learning_trend_view() {

@@ -361,6 +361,27 @@ TEST(LearningLoop, ATopicsFirstStepsWaitForTwoBatches) {
   EXPECT_GT(setup.recorded.figures().topics.at(0).optimizer_steps, 0U);
 }
 
+// The state said only that the topic waits, not for how many.
+TEST(LearningLoop, ATopicThatWaitsSaysForHowManyRequests) {
+  LearnerSetup setup;
+  setup.options.batch_requests = 8;
+  LearningLoop loop = setup.make_loop(setup.replay, [] { return true; });
+  const auto state_after = [&](std::uint64_t first, std::uint64_t last) {
+    for (std::uint64_t id = first; id <= last; ++id) {
+      ReplayRecord record = answered(id);
+      record.sequence = setup.replay.append(record);
+      loop.take({std::move(record), true, false, monotonic_us()});
+    }
+    while (const auto unit = loop.next_unit(/*may_train=*/true)) loop.run(*unit);
+    return loop.figures(monotonic_us()).topics.at(0).state;
+  };
+  EXPECT_EQ(state_after(1, 3), "waits for requests: 3 of 16");
+  EXPECT_EQ(state_after(4, 15), "waits for requests: 15 of 16");
+  EXPECT_EQ(state_after(16, 16), "waits for requests") << "it took a step for each request";
+  EXPECT_EQ(state_after(17, 19), "waits for requests: 3 of 8");
+  EXPECT_EQ(loop.figures(monotonic_us()).topics.at(0).optimizer_steps, 16U);
+}
+
 // Regression: a topic whose replay buffer holds less than two batches was never trained.
 TEST(LearningLoop, ASmallReplayBufferDoesNotKeepATopicFromItsFirstStep) {
   LearnerSetup setup(4 * bytes_of(answered(1)));

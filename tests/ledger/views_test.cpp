@@ -289,6 +289,21 @@ TEST_F(ViewsTest, ANumberThatWasUsedAgainIsTheNewVersion) {
   EXPECT_NEAR(real("SELECT version_gain FROM topics"), 0.2, 1e-9);
 }
 
+// The number of requests in a state would make each minute of waiting a state of its own.
+TEST_F(ViewsTest, WaitingForRequestsIsOneStateHoweverManyHaveCome) {
+  std::vector<LedgerRow> rows;
+  for (const char* state : {"waits for requests: 3 of 8", "waits for requests: 5 of 8", "waits for requests",
+                            "training failed: a: b", "waits for idle cores"}) {
+    LearningRow row = sample_learning("sql", static_cast<int>(rows.size()), 0);
+    row.state = state;
+    rows.emplace_back(row);
+  }
+  write(rows);
+  EXPECT_EQ(database_.integer("SELECT minutes FROM learning_states WHERE state = 'waits for requests'"), 3);
+  EXPECT_EQ(database_.integer("SELECT COUNT(*) FROM learning_states"), 3);
+  EXPECT_EQ(database_.integer("SELECT requests FROM learning_states WHERE state = 'waits for requests'"), 45);
+}
+
 TEST_F(ViewsTest, LearningAddsUpByTopic) {
   std::vector<LedgerRow> rows;
   for (int minute = 0; minute < 4; ++minute) {
