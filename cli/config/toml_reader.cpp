@@ -8,26 +8,12 @@
 #include <sstream>
 
 #include "common/error.h"
+#include "common/nearest_name.h"
 
 namespace slip::cli {
 namespace {
 
 const toml::table no_table;
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
 
 // From 2^20 on, powers of two and the numbers one below them are easier to read as such.
 std::string bound_text(std::int64_t bound) {
@@ -55,19 +41,6 @@ std::string choices_text(const std::vector<std::string_view>& allowed) {
   std::string list;
   for (const auto one : allowed) list += (list.empty() ? "\"" : ", \"") + std::string(one) + "\"";
   return list;
-}
-
-std::string nearest_name(std::string_view name, const std::set<std::string, std::less<>>& candidates) {
-  std::string best;
-  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 2) + 1;
-  for (const auto& candidate : candidates) {
-    const std::size_t distance = edit_distance(name, candidate);
-    if (distance < best_distance) {
-      best = candidate;
-      best_distance = distance;
-    }
-  }
-  return best;
 }
 
 // toml++ limits how deep values nest, not how many parts a key has, and recurses once for each part: 40,000 of them
@@ -195,7 +168,7 @@ const toml::array* TomlSection::tables(const char* key) {
 void TomlSection::finish(const char* hint) const {
   for (const auto& [key, node] : *table_) {
     if (known_.contains(key.str())) continue;
-    const std::string nearest = nearest_name(key.str(), known_);
+    const std::string nearest(nearest_name(key.str(), std::vector<std::string_view>(known_.begin(), known_.end())));
     const std::string what = node.is_table() ? "unknown section " : "unknown key ";
     throw Error(ErrorCode::kInvalidArgument, place(key.source()) + what + full(key.str()).substr(0, 128),
                 nearest.empty() ? hint : "did you mean " + full(nearest) + "?", full(key.str()));

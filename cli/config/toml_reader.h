@@ -55,7 +55,4 @@ std::string range_text(std::int64_t low, std::int64_t high);
 std::string range_text(double low, double high);
 std::string choices_text(const std::vector<std::string_view>& allowed);
 
-// The candidate with the smallest edit distance; empty when none is close.
-std::string nearest_name(std::string_view name, const std::set<std::string, std::less<>>& candidates);
-
 }  // namespace slip::cli

@@ -113,9 +113,8 @@ class CallReader {
   }
 
   static std::vector<std::string> known_fields(Endpoint endpoint) {
-    std::vector<std::string> names(kCommon.begin(), kCommon.end());
-    if (endpoint == Endpoint::kChat) names.insert(names.end(), kChatOnly.begin(), kChatOnly.end());
-    if (endpoint == Endpoint::kCompletion) names.insert(names.end(), kCompletionOnly.begin(), kCompletionOnly.end());
+    const auto supported = supported_fields(endpoint);
+    std::vector<std::string> names(supported.begin(), supported.end());
     names.insert(names.end(), kHints.begin(), kHints.end());
     for (const NeutralField& field : neutral_fields()) names.emplace_back(field.name);
     return names;
@@ -157,6 +156,14 @@ class CallReader {
   static constexpr std::array kChatOnly = {"messages", "max_completion_tokens", "top_logprobs", "prediction"};
   static constexpr std::array kCompletionOnly = {"prompt", "best_of", "echo"};
 
+  // Those that change what is done.
+  static std::vector<std::string_view> supported_fields(Endpoint endpoint) {
+    std::vector<std::string_view> names(kCommon.begin(), kCommon.end());
+    if (endpoint == Endpoint::kChat) names.insert(names.end(), kChatOnly.begin(), kChatOnly.end());
+    if (endpoint == Endpoint::kCompletion) names.insert(names.end(), kCompletionOnly.begin(), kCompletionOnly.end());
+    return names;
+  }
+
   bool is_known(const std::string& name) const {
     const auto in = [&](const auto& names) { return std::find(names.begin(), names.end(), name) != names.end(); };
     return in(kCommon) || in(kHints) || (call_.endpoint == Endpoint::kChat ? in(kChatOnly) : in(kCompletionOnly));
@@ -170,7 +177,7 @@ class CallReader {
       const auto& neutral = neutral_fields();
       const auto found = std::find_if(neutral.begin(), neutral.end(),
                                       [&wanted = name](const NeutralField& one) { return one.name == wanted; });
-      if (found == neutral.end()) refuse_field(name.substr(0, 64), "is not a field of this request");
+      if (found == neutral.end()) refuse_unknown_field("", name, supported_fields(call_.endpoint));
       if (value.is_null() || found->is_neutral(value)) continue;
       refuse_unsupported_field(name);
     }

@@ -8,6 +8,7 @@
 #include "checkpoints/strict_json.h"
 #include "common/error.h"
 #include "common/escape_controls.h"
+#include "common/nearest_name.h"
 
 namespace slip {
 
@@ -34,13 +35,19 @@ void refuse_unsupported_field(const std::string& field, const std::string& why) 
   throw Error(ErrorCode::kUnsupported, "'" + field + "' " + why, {}, field);
 }
 
-void check_members(const json& object, const std::string& where, std::span<const std::string_view> known) {
+void refuse_unknown_field(const std::string& where, const std::string& name, std::span<const std::string_view> known) {
   constexpr std::size_t kMostShown = 64;
+  const std::string prefix = where.empty() ? "" : where + ".", shown = name.substr(0, kMostShown);
+  const std::string_view nearest = nearest_name(shown, known);
+  throw Error(ErrorCode::kInvalidArgument, "'" + escape_controls(prefix + shown) + "' is not a field of this request",
+              nearest.empty() ? "" : "did you mean '" + prefix + std::string(nearest) + "'?", prefix + shown);
+}
+
+void check_members(const json& object, const std::string& where, std::span<const std::string_view> known) {
   if (!object.is_object()) refuse_field(where, "must be an object");
   for (const auto& item : object.items()) {
     if (std::find(known.begin(), known.end(), item.key()) != known.end()) continue;
-    refuse_field(where + (where.empty() ? "" : ".") + item.key().substr(0, kMostShown),
-                 "is not a field of this request");
+    refuse_unknown_field(where, item.key(), known);
   }
 }
 

@@ -40,8 +40,11 @@ class RequestFields {
   std::string prefix_;
 };
 
-// Refuses what is no object, and members that are not in `known`. `where`: the object's place in the request; empty:
-// the request itself.
+// Refuses the member `name` of the object at `where`, which has none of that name, with the known one that it
+// resembles. `where`: the object's place in the request; empty: the request itself.
+[[noreturn]] void refuse_unknown_field(const std::string& where, const std::string& name,
+                                       std::span<const std::string_view> known);
+// Refuses what is no object, and members that are not in `known`. `where`: as above.
 void check_members(const nlohmann::json& object, const std::string& where, std::span<const std::string_view> known);
 
 // Reads a list of token ids, without a check against the vocabulary. Errors name `field` and the invalid entry's place.

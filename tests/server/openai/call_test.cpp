@@ -220,6 +220,18 @@ TEST(Call, AnErrorSaysWhatIsWrong) {
             std::string::npos);
 }
 
+// An unknown key of a configuration had such a hint, an unknown field of a request had none.
+TEST(Call, AnUnknownFieldIsToldTheOneThatItResembles) {
+  const auto hint = [](const std::string& field) {
+    return fault_of_body(Endpoint::kChat, "{" + kMessages + "," + field + "}").hint();
+  };
+  EXPECT_EQ(hint(R"("slo":{"tpot":40})"), "did you mean 'slo.tpot_ms'?");
+  EXPECT_EQ(hint(R"("max_token":4)"), "did you mean 'max_tokens'?");
+  EXPECT_EQ(hint(R"("speculative":{"proposers":"auto"})"), "did you mean 'speculative.proposer'?");
+  EXPECT_EQ(hint(R"("weather":1)"), "");
+  EXPECT_EQ(fault_of_body(Endpoint::kCompletion, R"({"promt":"x"})").hint(), "did you mean 'prompt'?");
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Types, CallRefusal,
     ::testing::Values(
