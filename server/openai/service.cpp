@@ -141,6 +141,11 @@ void write_acceptance(JsonText& json, const AcceptanceCount& count) {
   json.end_object();
 }
 
+// A canary measured a version before it was published. Base drafts and restored versions were not measured.
+std::optional<double> if_measured(const DraftMeta& meta, double figure) {
+  return meta.reason == "canary" ? std::optional(figure) : std::nullopt;
+}
+
 // `with_figures`: also how much the version was trained on other clients' traffic, and what that brought.
 void write_version(JsonText& json, const DraftMeta& meta, bool with_figures) {
   json.begin_object();
@@ -153,9 +158,9 @@ void write_version(JsonText& json, const DraftMeta& meta, bool with_figures) {
   if (with_figures) {
     json.member("optimizer_steps", meta.optimizer_steps);
     json.member("trained_requests", meta.trained_requests);
-    json.member("heldout_alpha_before", meta.heldout_alpha_before);
-    json.member("heldout_alpha", meta.heldout_alpha);
-    json.member("p_value", meta.p_value);
+    json.member("heldout_alpha_before", if_measured(meta, meta.heldout_alpha_before));
+    json.member("heldout_alpha", if_measured(meta, meta.heldout_alpha));
+    json.member("p_value", if_measured(meta, meta.p_value));
   }
   json.end_object();
 }

@@ -304,6 +304,32 @@ TEST_F(RoutesTest, TrainingFiguresAreShownWithAcceptanceOnly) {
   }
 }
 
+// A base draft had heldout_alpha 0 and p_value 1, which read like a measurement.
+TEST_F(RoutesTest, FiguresOfAVersionThatWasNotMeasuredAreNull) {
+  const testing::TemporaryFolder folder;
+  DraftStore store(folder.path() / "drafts");
+  for (const char* reason : {"base", "canary", "rollback"}) {
+    const auto staged = store.staging_folder("sql");
+    testing::TinyLlama().write(staged);
+    DraftMeta meta;
+    meta.draft = meta.topic = "sql";
+    meta.reason = reason;
+    meta.heldout_alpha = std::string(reason) == "canary" ? 0.5 : 0;
+    store.publish(staged, meta);
+  }
+  drafts_ = &store;
+  start();
+  service_->set_expose_acceptance(ExposeAcceptance::kAll);
+  const json versions = json::parse(ask(get("/v1/drafts")).body)["data"].at(1).at("versions");
+  ASSERT_EQ(versions.size(), 3U);
+  for (const char* key : {"heldout_alpha_before", "heldout_alpha", "p_value"}) {
+    for (const json& version : versions) {
+      EXPECT_EQ(version.at(key).is_null(), version.at("reason") != "canary") << version;
+    }
+  }
+  EXPECT_EQ(versions.at(1).at("heldout_alpha"), 0.5);
+}
+
 // Base URLs and frameworks differ in whether a slash stands at the end; it was a 404.
 TEST_F(RoutesTest, ATrailingSlashIsTheSameRoute) {
   start();
