@@ -116,12 +116,7 @@ void run(const PurgeFlags& flags) {
   }
   const PurgeResult result = purge(data_dir, wish, config);
   if (result.error) throw Error(*result.error);
-  if (result.records + result.rows == 0) {
-    std::cout << "found nothing to purge in " << data_dir.string() << ": ";
-  }
-  std::cout << "purged " << result.records << " records of replay and " << result.rows << " rows of the ledger";
-  if (result.records + result.rows > 0) std::cout << "; what was learned from them stays";
-  std::cout << "\n" << std::flush;
+  std::cout << purge_text(result, wish, data_dir) << "\n" << std::flush;
   if (!std::cout) {
     throw Error(ErrorCode::kIo,
                 std::string(result.records + result.rows > 0 ? "it is purged" : "nothing was to be purged") +

@@ -14,6 +14,12 @@
 namespace slip::cli {
 namespace {
 
+constexpr const char* kExampleId = "chatcmpl-000647c8bd5e2f10";
+
+std::string counted(std::uint64_t n, const char* what) {
+  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+
 [[noreturn]] void refuse(const std::string& what) {
   throw Error(ErrorCode::kInvalidArgument, what, "command and service must be of one version");
 }
@@ -45,7 +51,8 @@ void check_names(const PurgeWish& wish) {
     throw Error(ErrorCode::kInvalidArgument,
                 "--request has " + std::to_string(wish.request.size()) +
                     " bytes that name no request: an id is one word of 1 to 128 of A-Z "
-                    "a-z 0-9 . _ : / + = - that begins with a letter or digit",
+                    "a-z 0-9 . _ : / + = - that begins with a letter or digit, such as " +
+                    kExampleId,
                 {}, "request");
   }
   if (wish.tenant.size() <= ApiKey::kMaxNameBytes) return;
@@ -82,6 +89,18 @@ PurgeResult carry_out_all(std::span<const PurgeOrder> orders,
     if (all.error) break;
   }
   return all;
+}
+
+std::string purge_text(const PurgeResult& result, const PurgeWish& wish, const std::filesystem::path& data_dir) {
+  if (result.records + result.rows > 0) {
+    return "purged " + counted(result.records, "record") + " of replay and " + counted(result.rows, "row") +
+           " of the ledger; what was learned from them stays";
+  }
+  const std::string nothing = "found nothing to purge in " + data_dir.string();
+  if (wish.request.empty()) return nothing;
+  return nothing + ": no finished request there has the id " + wish.request +
+         (wish.tenant.empty() && !wish.before_us ? "" : " and meets the other conditions") +
+         "; an id is the answer's own, such as " + kExampleId + ", or the X-Request-Id that the client sent";
 }
 
 std::string to_line(const PurgeWish& wish) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <span>
@@ -31,6 +32,9 @@ std::vector<PurgeOrder> orders_of(const PurgeWish& wish, const ApiKeys& keys, st
 // Carries out the orders in turn, up to the first that fails. Returns what was removed in all.
 PurgeResult carry_out_all(std::span<const PurgeOrder> orders,
                           const std::function<PurgeResult(const PurgeOrder&)>& purge);
+
+// What the command says of a purge that did not fail. Pure.
+std::string purge_text(const PurgeResult& result, const PurgeWish& wish, const std::filesystem::path& data_dir);
 
 // The messages between command and service, one line each. Reading throws Error{kInvalidArgument}. Pure.
 std::string to_line(const PurgeWish& wish);

@@ -104,7 +104,7 @@ TEST_F(ServePurgeTest, OfARunningServiceAndOfAStoppedOneNothingIsLeft) {
   for (const Sent& one : sent) ASSERT_TRUE(eventually([&] { return is_kept(one); })) << "or this shows nothing";
 
   EXPECT_EQ(purge("--request " + sent[0].id), 0) << said_;
-  EXPECT_NE(said_.find("purged 1 records of replay and 1 rows of the ledger; what was learned"), std::string::npos);
+  EXPECT_NE(said_.find("purged 1 record of replay and 1 row of the ledger; what was learned"), std::string::npos);
   EXPECT_TRUE(is_gone(sent[0]));
   EXPECT_EQ(purge("--request " + sent[1].header), 0) << said_;
   EXPECT_TRUE(is_gone(sent[1]));

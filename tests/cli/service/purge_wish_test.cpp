@@ -54,6 +54,32 @@ TEST(PurgeWish, ANameThatNobodyCanHaveIsRefusedBeforeItIsSent) {
   }
 }
 
+// A refusal described an id in a sentence alone.
+TEST(PurgeWish, ARefusedIdIsShownWhatOneLooksLike) {
+  try {
+    check_names({"two words", "", std::nullopt});
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("such as chatcmpl-000647c8bd5e2f10"), std::string::npos) << error.message();
+  }
+}
+
+// It said "purged 1 records", and of an id that nobody has only "purged 0 records of replay and 0 rows of the ledger".
+TEST(PurgeWish, ItsResultIsASentence) {
+  EXPECT_EQ(purge_text({1, 1, std::nullopt}, {}, "data"),
+            "purged 1 record of replay and 1 row of the ledger; what was learned from them stays");
+  EXPECT_EQ(purge_text({0, 2, std::nullopt}, {}, "data"),
+            "purged 0 records of replay and 2 rows of the ledger; what was learned from them stays");
+  EXPECT_EQ(purge_text({}, {"", "team-a", std::nullopt}, "data"), "found nothing to purge in data");
+  EXPECT_EQ(purge_text({}, {"nonsense", "", std::nullopt}, "data"),
+            "found nothing to purge in data: no finished request there has the id nonsense; an id is the answer's own, "
+            "such as chatcmpl-000647c8bd5e2f10, or the X-Request-Id that the client sent");
+  EXPECT_EQ(purge_text({}, {"x", "team-a", std::nullopt}, "data")
+                .find("found nothing to purge in data: no finished request there has the id x and meets the other "
+                      "conditions; "),
+            0U);
+}
+
 TEST(PurgeWish, ATenantIsAKeysName) {
   ApiKeys keys;
   keys.add("first-key-of-them", {.name = "team-a"});
