@@ -112,6 +112,14 @@ std::string resuming_command() {
   return line + "--resume";
 }
 
+// The command that serves the new draft. A template that differs from the target's own makes other prompts, on which
+// the draft would propose worse.
+std::string serving_command(const WarmupFlags& flags) {
+  const std::string command =
+      "slipstream serve --target " + shell_quoted(flags.target) + " --draft " + shell_quoted(flags.out);
+  return flags.chat_template.empty() ? command : command + " --chat-template " + shell_quoted(flags.chat_template);
+}
+
 void check_memory(const WarmupOptions& options) {
   if (!options.draft.empty() || options.trainer.device != TrainingDevice::kCpu) return;
   constexpr double kBytesEach = 16;    // float32: a weight, its gradient, two moments
@@ -133,6 +141,7 @@ void run(const WarmupFlags& flags) {
     std::printf("%s: %ld steps on %ld answers; held-out loss %.3f, α %.3f on %ld answers it never saw\n",
                 options.out.c_str(), static_cast<long>(result.steps), static_cast<long>(result.answers),
                 result.heldout_loss, result.heldout_alpha, static_cast<long>(result.heldout_answers));
+    std::printf("serve it with: %s\n", serving_command(flags).c_str());
   } catch (const Error& error) {
     line.finish();
     if (error.code() != ErrorCode::kCancelled) throw;

@@ -2,6 +2,8 @@
 #include "distill/warmup/warmup.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <deque>
 #include <map>
 #include <numeric>
@@ -34,6 +36,13 @@ constexpr std::int64_t kReportEveryUs = 200'000;
 
 [[noreturn]] void interrupted(const std::string& where) {
   throw Error(ErrorCode::kCancelled, "interrupted " + where + "; what is done so far is saved");
+}
+
+std::string beyond_share_text(std::int64_t n, double share) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.3g", share);
+  return std::to_string(n) + (n == 1 ? " prompt is" : " prompts are") + " left out by share = " + text.data() +
+         ": the first part of each file is used; --share 1 takes all";
 }
 
 // Measures a rate, and tells when the next report is due.
@@ -101,14 +110,15 @@ class WarmupJob {
 };
 
 std::vector<WarmupPrompt> WarmupJob::read_prompts() const {
-  std::int64_t left_out = 0;
+  PromptsLeftOut left_out;
   std::vector<WarmupPrompt> prompts = read_warmup_prompts(options_, left_out);
-  if (left_out > 0)
-    observer_.on_note(std::to_string(left_out) + " prompts leave no room for an answer and are left out");
+  if (left_out.beyond_share > 0) observer_.on_note(beyond_share_text(left_out.beyond_share, options_.share));
+  if (left_out.without_room > 0)
+    observer_.on_note(std::to_string(left_out.without_room) + " prompts leave no room for an answer and are left out");
   if (prompts.empty()) {
-    const char* hint = left_out > 0         ? "shorten the prompts, or choose a target with a longer context"
-                       : options_.share < 1 ? "raise --share"
-                                            : "give files with a JSON object with a prompt on each line";
+    const char* hint = left_out.without_room > 0 ? "shorten the prompts, or choose a target with a longer context"
+                       : options_.share < 1      ? "raise --share"
+                                                 : "give files with a JSON object with a prompt on each line";
     throw Error(ErrorCode::kInvalidArgument, "the data holds no prompt to learn from", hint, "data");
   }
   return prompts;

@@ -44,7 +44,7 @@ std::vector<PromptRowText> parse_prompt_rows(std::string_view jsonl, const std::
   return rows;
 }
 
-std::vector<WarmupPrompt> read_warmup_prompts(const WarmupOptions& options, std::int64_t& left_out) {
+std::vector<WarmupPrompt> read_warmup_prompts(const WarmupOptions& options, PromptsLeftOut& left_out) {
   const auto tokenizer = Tokenizer::load(options.target);
   const ChatTemplate chat = ChatTemplate::load(options.target, options.chat_template);
   const ModelConfig config = load_model_config(options.target);
@@ -54,15 +54,17 @@ std::vector<WarmupPrompt> read_warmup_prompts(const WarmupOptions& options, std:
   }
   const auto context = static_cast<std::size_t>(config.max_positions);
   std::vector<WarmupPrompt> prompts;
-  left_out = 0;
+  left_out = {};
   for (const auto& path : options.data) {
     std::vector<PromptRowText> rows = parse_prompt_rows(read_file(path, kMaxFileBytes), path.string(), forced);
-    rows.resize(static_cast<std::size_t>(std::floor(options.share * static_cast<double>(rows.size()) + 1e-9)));
+    const std::size_t n_all = rows.size();
+    rows.resize(static_cast<std::size_t>(std::floor(options.share * static_cast<double>(n_all) + 1e-9)));
+    left_out.beyond_share += static_cast<std::int64_t>(n_all - rows.size());
     for (const PromptRowText& row : rows) {
       WarmupPrompt prompt;
       prompt.tokens = chat.render(*tokenizer, {{"user", row.prompt}}, /*add_generation_prompt=*/true);
       if (prompt.tokens.empty() || prompt.tokens.size() >= context) {
-        ++left_out;
+        ++left_out.without_room;
         continue;
       }
       if (forced) {

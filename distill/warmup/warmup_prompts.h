@@ -16,10 +16,15 @@ struct WarmupPrompt {
   bool heldout = false;                // scored but never trained on: a tenth of all, by hash of the tokens
 };
 
-// Reads the first `share` of each file's rows, in order. Leaves out prompts without room for an answer in the target's
-// context, or without an answer, and counts them in `left_out`. Error{kInvalidArgument | kNotFound | kTooLarge} naming
-// file and line.
-std::vector<WarmupPrompt> read_warmup_prompts(const WarmupOptions& options, std::int64_t& left_out);
+// How many prompts of the files are not used, and why.
+struct PromptsLeftOut {
+  std::int64_t beyond_share = 0;  // behind the first `share` of their file
+  std::int64_t without_room = 0;  // in the target's context, for an answer
+};
+
+// Reads the first `share` of each file's rows, in order, and counts in `left_out` those that are not used.
+// Error{kInvalidArgument | kNotFound | kTooLarge} naming file and line.
+std::vector<WarmupPrompt> read_warmup_prompts(const WarmupOptions& options, PromptsLeftOut& left_out);
 
 struct PromptRowText {
   std::string prompt, response;

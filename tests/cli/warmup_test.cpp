@@ -10,6 +10,7 @@
 #include "common/error.h"
 #include "distill/trainer/draft_trainer.h"
 #include "tests/checkpoints/temporary_folder.h"
+#include "tests/cli/command_output.h"
 
 namespace slip::cli {
 namespace {
@@ -60,6 +61,18 @@ TEST(Warmup, ItsOwnModelsAreNoOutcome) {
   } catch (const Error& error) {
     EXPECT_NE(error.message().find("is the model that the draft is made from"), std::string::npos) << error.message();
   }
+}
+
+// It ended with the figures alone, and left the reader to find how a draft is served.
+TEST(Warmup, ItEndsWithTheCommandThatServesTheDraft) {
+  const slip::testing::TemporaryFolder folder;
+  const auto prompts = folder.write("p.jsonl", "{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n{\"prompt\":\"c\"}\n");
+  const std::string out = (folder.path() / "new draft").string();
+  const std::string said = command_output({"warmup", "--target", kDemo + "target", "--draft", kDemo + "draft", "--data",
+                                           prompts.string(), "--out", out, "--steps", "1", "--max-tokens", "2"});
+  EXPECT_NE(said.find("\nserve it with: slipstream serve --target " + kDemo + "target --draft '" + out + "'\n"),
+            std::string::npos)
+      << said;
 }
 
 template <class Ask>

@@ -27,7 +27,7 @@ class WrittenAndGiven : public testing::WarmupTest {
 
 void WrittenAndGiven::expect_agreement(const AnsweringTarget& target, double apart) {
   WarmupOptions asked = options("x");
-  std::int64_t left_out = 0;
+  PromptsLeftOut left_out;
   std::vector<WarmupPrompt> prompts = read_warmup_prompts(asked, left_out);
   kernels::ThreadPool pool(1);
   const std::vector<std::size_t> wanted{0, 1, 2, 5};
@@ -81,7 +81,7 @@ TEST_F(WrittenAndGiven, AgreeOnADevice) {
 
 TEST_F(WarmupAnswersTest, ATornAnswerFileIsCutAndFilled) {
   WarmupOptions asked = options("sql");
-  std::int64_t left_out = 0;
+  PromptsLeftOut left_out;
   const auto prompts = read_warmup_prompts(asked, left_out);
   kernels::ThreadPool pool(1);
   const AnsweringTarget target{ModelWeights::load(asked.target, Dtype::kFloat32)};

@@ -18,7 +18,7 @@ TEST_F(WarmupPromptsTest, TrainsOnGivenResponsesWithTheirEnd) {
   WarmupOptions given = options("given");
   given.answers_from = AnswersFrom::kData;
   given.max_tokens = 40;
-  std::int64_t left_out = 0;
+  PromptsLeftOut left_out;
   const auto prompts = read_warmup_prompts(given, left_out);
   ASSERT_EQ(prompts.size(), 14U);
   EXPECT_EQ(prompts[3].response.back(), 1);
@@ -31,12 +31,25 @@ TEST_F(WarmupPromptsTest, TrainsOnGivenResponsesWithTheirEnd) {
 TEST_F(WarmupPromptsTest, ShareTakesTheFirstRowsRoundedDown) {
   WarmupOptions some = options("x");
   some.share = 0.25;
-  std::int64_t left_out = 0;
+  PromptsLeftOut left_out;
   const auto few = read_warmup_prompts(some, left_out);
+  EXPECT_EQ(left_out.beyond_share, 11);
   some.share = 1;
   const auto all = read_warmup_prompts(some, left_out);
+  EXPECT_EQ(left_out.beyond_share, 0);
   ASSERT_EQ(few.size(), 3U);
   for (std::size_t i = 0; i < few.size(); ++i) EXPECT_EQ(few[i].tokens, all[i].tokens);
+}
+
+// The demo's draft.toml has share = 0.5: half of the prompts were not used, without a word.
+TEST_F(WarmupPromptsTest, PromptsBeyondTheShareAreSaid) {
+  WarmupOptions some = options("x");
+  some.share = 0.5;
+  StopAt observer;
+  run_warmup(some, observer);
+  ASSERT_EQ(observer.notes.size(), 1U);
+  EXPECT_EQ(observer.notes[0],
+            "7 prompts are left out by share = 0.5: the first part of each file is used; --share 1 takes all");
 }
 
 TEST_F(WarmupPromptsTest, PromptsWithoutRoomForAnAnswerAreLeftOutAndSaid) {

@@ -133,7 +133,7 @@ TEST_F(WarmupWorkTest, AnotherChatTemplateIsAnotherRun) {
   write("plain.jinja", "{% for m in messages %}Q: {{ m['content'] }} A:{% endfor %}");
   WarmupOptions plain = options("sql");
   plain.chat_template = folder_ / "plain.jinja";
-  std::int64_t left_out = 0;
+  PromptsLeftOut left_out;
   const auto tokenizer = Tokenizer::load(plain.target);
   EXPECT_EQ(tokenizer->decode(read_warmup_prompts(plain, left_out)[0].tokens), "Q: What is 0 and 0? A:");
   StopAt soon(5);
