@@ -231,6 +231,7 @@ constexpr const char* kFooter =
     "    --max-tokens 200\n"
     "  slipstream generate --target checkpoints/demo/target --chat --prompt 'Describe a cat.' --max-tokens 200 \\\n"
     "    --response-format format.json\n"
+    "--json prints id, text, token_ids, stop_reason and figures of speculation for each prompt; docs/api.md has all.\n"
     "Exit status 0 only if every prompt was answered.";
 
 LogitBias parse_logit_bias(const std::string& text) {

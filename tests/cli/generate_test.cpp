@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "common/error.h"
+#include "common/file.h"
 #include "tests/checkpoints/temporary_folder.h"
 #include "tests/cli/command_output.h"
 
@@ -31,6 +33,22 @@ TEST(Generate, TopKOfMinusOneOrNoneIsOff) {
   EXPECT_EQ(generated("--top-k 0"), all);
   EXPECT_NE(generated("--top-k 1"), all) << "or the test says nothing";
   EXPECT_THROW(generated("--top-k -2"), CLI::ValidationError);
+}
+
+// What --json prints was documented nowhere.
+TEST(Generate, EveryFieldOfJsonIsDocumented) {
+  const std::string page = read_file(std::string(SLIPSTREAM_SOURCE_DIR) + "/docs/api.md", 1U << 20);
+  const auto from = page.find("`slipstream generate --json`");
+  ASSERT_NE(from, std::string::npos);
+  const std::string table = page.substr(from, page.find("\n## ", from) - from);
+  const auto answer = nlohmann::json::parse(generated("--json --logprobs 1 --checksums"));
+  EXPECT_GE(answer.size(), 17U);
+  for (const auto& [field, value] : answer.items()) {
+    EXPECT_NE(table.find("`" + field + "`"), std::string::npos) << field;
+  }
+  CLI::App app;
+  add_generate(app);
+  EXPECT_NE(app.get_subcommand("generate")->help().find("docs/api.md"), std::string::npos);
 }
 
 // It was refused, though the help's range has it and a request takes it.
