@@ -238,11 +238,12 @@ struct Serving::State {
   }
 
   // As EngineCalls. REQUIRES: slo.admission refuses.
-  void check_speed(const Request& request) {
+  void check_speed(const Request& request, std::int32_t n_before) {
     if (!request.slo.any()) return;
+    const SpeedForecast::Load load{engine->n_running(), engine->n_waiting() + n_before};
     const SpeedForecast::Lengths lengths{static_cast<std::int32_t>(request.prompt.size()), request.max_tokens};
     try {
-      require_attainable(request.slo, forecast->predict({engine->n_running(), engine->n_waiting()}, lengths));
+      require_attainable(request.slo, forecast->predict(load, lengths));
     } catch (const Error&) {
       metrics.on_slo_refused(request.slo_tier);
       throw;
