@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -65,7 +66,7 @@ ResidentTrainers::Resident ResidentTrainers::load(const std::string& draft, cons
   return resident;
 }
 
-// Loads the saved state if its lineage fits. False when the trainer may hold state that must not be used.
+// Loads the saved state if its lineage fits. False: there is state that must not be used, perhaps in the trainer too.
 bool ResidentTrainers::take_up(const std::string& draft, const DraftSource& live, Resident& resident) const {
   const bool has_state = std::filesystem::exists(state_file(draft));
   const bool has_lineage = std::filesystem::exists(lineage_file(draft));
@@ -79,11 +80,16 @@ bool ResidentTrainers::take_up(const std::string& draft, const DraftSource& live
   if (!has_state || !has_lineage) {  // deleted, or a crash fell between the two files of a first save
     log_warn("learning: optimizer state of " + draft +
              " is left aside: " + (has_state ? lineage_file(draft) : state_file(draft)).string() + " is missing");
-    return true;
+    return false;
   }
   try {
     TrainerLineage saved = read_lineage(lineage_file(draft));
-    if (!belongs_to(saved, live)) return true;
+    if (!belongs_to(saved, live)) {
+      log_warn("learning: optimizer state of " + draft + " is left aside: it is of " + saved.source + " version " +
+               std::to_string(saved.version) + ", and " + live.name + " version " + std::to_string(live.number) +
+               " is live");
+      return false;
+    }
     resident.trainer->load(state_file(draft));
     const auto steps = static_cast<std::uint64_t>(resident.trainer->steps());
     if (steps < saved.steps) return false;

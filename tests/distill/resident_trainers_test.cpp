@@ -330,6 +330,27 @@ TEST_F(ResidentTrainersTest, TheLineageOfADamagedStateIsUsedForNoOther) {
   EXPECT_EQ(ResidentTrainers(options()).take("sql", live(1)).steps(), 0);
 }
 
+// Regression: after a crash between the two files of the next save, the state of one version's trainer stood beside the
+// lineage of another version, and was taken up once that one was live again.
+TEST_F(ResidentTrainersTest, TheLineageOfAnotherVersionIsUsedForNoOtherState) {
+  {
+    ResidentTrainers trainers(options());
+    train(trainers.take("sql", live(3)), 4);
+    trainers.save("sql");
+  }
+  {
+    ResidentTrainers trainers(options());
+    ::testing::internal::CaptureStderr();
+    train(trainers.take("sql", live(4)), 5);
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find("it is of sql version 3, and sql version 4 is live"), std::string::npos) << said;
+    arm_fail_point("optimizer.lineage.write:1:enospc");
+    EXPECT_THROW(trainers.save("sql"), Error);
+    arm_fail_point("");
+  }
+  EXPECT_EQ(ResidentTrainers(options()).take("sql", live(3)).steps(), 0);
+}
+
 // The optimizer began afresh without a word.
 TEST_F(ResidentTrainersTest, AMissingFileIsSaid) {
   for (const char* file : {"sql.opt", "sql.lineage"}) {
