@@ -15,8 +15,12 @@
 namespace slip {
 namespace {
 
+// Also if the state was saved before its trainer's candidate became the live version, with at least the candidate's
+// steps: a crash between publishing and saving leaves it so.
 bool belongs_to(const TrainerLineage& lineage, const DraftSource& live) {
-  return lineage.source == live.name && lineage.version == live.number;
+  if (lineage.source == live.name && lineage.version == live.number) return true;
+  const bool of_parent = lineage.source == live.parent_name && lineage.version == live.parent;
+  return of_parent && lineage.steps_before + lineage.steps >= live.optimizer_steps;
 }
 
 void hand_over(TrainerLineage& lineage, const DraftSource& live) {
@@ -94,6 +98,7 @@ bool ResidentTrainers::take_up(const std::string& draft, const DraftSource& live
     const auto steps = static_cast<std::uint64_t>(resident.trainer->steps());
     if (steps < saved.steps) return false;
     saved.draws += steps - saved.steps;  // a newer state, as save() leaves it at a crash: each step drew a batch
+    hand_over(saved, live);
     resident.lineage = saved;
     return true;
   } catch (const Error& error) {

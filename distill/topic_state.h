@@ -26,6 +26,9 @@ struct DraftSource {
   std::uint64_t number = 0;  // version number in the store
   std::filesystem::path folder;
   std::uint64_t optimizer_steps = 0;
+  // Of a version that the topic's trainer made: the version that was live before it. Else empty and 0.
+  std::string parent_name = std::string();
+  std::uint64_t parent = 0;
 };
 
 // Moves a mean towards `next`, whose weight is 1 − `memory`; the first value (0: none yet) is taken as it is.

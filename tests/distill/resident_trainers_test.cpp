@@ -86,6 +86,36 @@ TEST_F(ResidentTrainersTest, NegativeAnotherVersionStartsFromItsOwnWeights) {
   EXPECT_EQ(logits(trainer), untrained);
 }
 
+// Regression: a crash between a publication and the save after it lost the moments.
+TEST_F(ResidentTrainersTest, AStateSavedBeforeItsCandidateWentLiveIsTakenUp) {
+  {
+    ResidentTrainers trainers(options());
+    train(trainers.take("sql", live(3, 10)), 5);
+    trainers.save("sql");
+  }
+  DraftSource child = live(4, 14);
+  child.parent_name = "sql";
+  child.parent = 3;
+  ResidentTrainers trainers(options());
+  EXPECT_EQ(trainers.take("sql", child).steps(), 5);
+  EXPECT_EQ(trainers.total_steps("sql"), 15U);
+  train(trainers.take("sql", child), 1);
+  trainers.save("sql");
+  EXPECT_EQ(ResidentTrainers(options()).take("sql", live(4, 14)).steps(), 6) << "it is the live version's own now";
+}
+
+TEST_F(ResidentTrainersTest, NegativeAStateOlderThanTheCandidateIsLeftAside) {
+  {
+    ResidentTrainers trainers(options());
+    train(trainers.take("sql", live(3, 10)), 5);
+    trainers.save("sql");
+  }
+  DraftSource child = live(4, 16);
+  child.parent_name = "sql";
+  child.parent = 3;
+  EXPECT_EQ(ResidentTrainers(options()).take("sql", child).steps(), 0);
+}
+
 // Regression: publishing one topic wrote its lineage over the resident trainer of another, so both restarted from zero
 // moments.
 TEST_F(ResidentTrainersTest, AfterAPublishOnlyTheStateOfThatDraftFollows) {
