@@ -85,20 +85,34 @@ void retire(const StoreFolder& version_folder) {
   }
 }
 
-// Returns when the version was created; 0 if it cannot be swept, so that a damaged version hides no other one.
+// What cannot be removed stays, and hides nothing else.
+void remove_leftover(const StoreFolder& folder, const std::string& name) {
+  try {
+    folder.remove(name);
+  } catch (const Error& error) {
+    log_warn("draft store: what a crash left cannot be removed: " + error.message());
+  }
+}
+
+void remove_unfinished_files(const StoreFolder& folder) {
+  for (const auto& name : folder.names()) {
+    if (name.ends_with(".tmp")) remove_leftover(folder, name);
+  }
+}
+
+// Returns when the version was created; 0 if that cannot be read, so that a damaged version hides no other one.
 std::int64_t sweep_version(const StoreFolder& draft, std::uint64_t version) {
+  std::int64_t created_us = 0;
   try {
     const StoreFolder folder = draft.child(version_name(version));
-    for (const auto& name : folder.names()) {
-      if (name.ends_with(".tmp")) folder.remove(name);
-    }
+    remove_unfinished_files(folder);
     const DraftMeta meta = read_meta(folder);
+    created_us = meta.created_us;
     if (meta.weights_retired) retire(folder);
-    return meta.created_us;
   } catch (const Error& error) {
     log_warn("draft store: " + error.message());
-    return 0;
   }
+  return created_us;
 }
 
 }  // namespace
@@ -115,19 +129,12 @@ DraftStore::DraftStore(const std::filesystem::path& root, RetentionPolicy policy
 std::int64_t DraftStore::sweep() const {
   std::int64_t newest_us = 0;
   for (const auto& name : root_folder_.names()) {
-    if (!name.starts_with(kStagingPrefix)) continue;
-    try {
-      root_folder_.remove(name);
-    } catch (const Error& error) {
-      log_warn("draft store: " + error.message());
-    }
+    if (name.starts_with(kStagingPrefix)) remove_leftover(root_folder_, name);
   }
   for (const auto& name : drafts()) {
     try {
       const StoreFolder draft = draft_folder(name);
-      for (const auto& entry : draft.names()) {
-        if (entry.ends_with(".tmp")) draft.remove(entry);
-      }
+      remove_unfinished_files(draft);
       for (const auto version : version_numbers(draft)) newest_us = std::max(newest_us, sweep_version(draft, version));
     } catch (const Error& error) {
       log_warn("draft store: " + error.message());
