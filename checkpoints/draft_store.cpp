@@ -119,15 +119,15 @@ std::int64_t sweep_version(const StoreFolder& draft, std::uint64_t version) {
 
 DraftStore::DraftStore(const std::filesystem::path& root, RetentionPolicy policy)
     : root_folder_(StoreFolder::open_root(root)), policy_(policy) {
-  const std::int64_t newest_us = sweep(), wall = wall_us(), now = monotonic_us();
-  if (newest_us > 0) calendar_.continue_from(newest_us, wall, now);
+  const std::int64_t wall = wall_us(), newest_us = sweep(wall), now = monotonic_us();
+  calendar_.continue_from(newest_us, now);
   calendar_.believe(wall, now);
 }
 
 // Removes leftovers of a crash. What cannot be swept is skipped, so that opening still succeeds. Returns when the
-// newest version was created; 0: there is none.
-std::int64_t DraftStore::sweep() const {
-  std::int64_t newest_us = 0;
+// newest version was created, as NewestStored; 0: there is none.
+std::int64_t DraftStore::sweep(std::int64_t wall_us) const {
+  NewestStored newest(wall_us);
   for (const auto& name : root_folder_.names()) {
     if (name.starts_with(kStagingPrefix)) remove_leftover(root_folder_, name);
   }
@@ -135,12 +135,12 @@ std::int64_t DraftStore::sweep() const {
     try {
       const StoreFolder draft = draft_folder(name);
       remove_unfinished_files(draft);
-      for (const auto version : version_numbers(draft)) newest_us = std::max(newest_us, sweep_version(draft, version));
+      for (const auto version : version_numbers(draft)) newest.see(sweep_version(draft, version));
     } catch (const Error& error) {
       log_warn("draft store: " + error.message());
     }
   }
-  return newest_us;
+  return newest.us();
 }
 
 StoreFolder DraftStore::draft_folder(const std::string& draft) const {

@@ -79,15 +79,21 @@ std::map<std::string, std::uint64_t> newest_versions_in(const Database& database
   return newest;
 }
 
+// When the last request finished, by the rule of NewestStored; 0: none did. The plus keeps SQLite from sorting all rows
+// by the index of that time.
+std::int64_t newest_us_in(const Database& database, std::int64_t wall_us) {
+  Statement newest(database, "SELECT finished_us FROM requests WHERE +finished_us <= ? ORDER BY id DESC LIMIT 1");
+  newest.bind_all(wall_us);
+  return newest.step() ? newest.integer(0) : 0;
+}
+
 }  // namespace
 
 struct Ledger::State {
   explicit State(LedgerOptions wanted)
       : options(std::move(wanted)), inbox(options.queue_rows), database(open_ledger(options.file)), writer(database) {
     sqlite3_busy_timeout(database.get(), options.lock_patience_ms);
-    const std::int64_t stored_us =
-        database.integer("SELECT COALESCE((SELECT finished_us FROM requests ORDER BY id DESC LIMIT 1), 0)");
-    if (stored_us > 0) calendar.continue_from(stored_us, wall_us(), monotonic_us());
+    calendar.continue_from(newest_us_in(database, wall_us()), monotonic_us());
   }
 
   void run();

@@ -295,6 +295,16 @@ TEST_F(DraftStoreTest, ADamagedVersionHidesNoNewerOneAtTheStart) {
   EXPECT_TRUE(fs::exists(root_ / "sql" / "v000002" / "model.safetensors")) << "a day older than the newest";
 }
 
+// Regression: a version that was dated while the date was ahead ended that protection for all later starts.
+TEST_F(DraftStoreTest, AVersionFromTheFutureHidesNoRightDateAtTheStart) {
+  RetentionPolicy policy;
+  policy.keep_last = 1;
+  publish_a_year_ago(policy, {-2, -1, 0, 2 * 365});
+  DraftStore store(root_, policy);
+  store.apply_retention("sql", /*live=*/4, /*last_known_good=*/3);
+  EXPECT_TRUE(fs::exists(root_ / "sql" / "v000002" / "model.safetensors")) << "a day older than the newest right date";
+}
+
 // The limit was passed over without a word when no version could be deleted.
 TEST_F(DraftStoreTest, NeededVersionsBeyondTheLimitAreKeptAndSaidOnce) {
   RetentionPolicy policy;
