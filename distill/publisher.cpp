@@ -167,6 +167,9 @@ void Publisher::restart_trainer(TopicState& topic) {
 // `measured`: what is known of the version's acceptance on recent text.
 void Publisher::go_live(TopicState& topic, DraftSource next, const AcceptanceScore& measured) {
   topic.live = std::move(next);
+  for (FailureSpell* spell : {&topic.training_failures, &topic.scoring_failures}) {
+    if (spell->given_up()) *spell = {};
+  }
   topic.live_draft->set(topic.live.version);
   topic.figures.live_version = topic.live.version->number;
   topic.recent_live = measured;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,8 +53,13 @@ struct Candidate {
 
 // Consecutive failures of one kind. The log reports the first one and the recovery.
 struct FailureSpell {
+  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+  bool given_up() const { return retry_us == kNever; }
+
   int n = 0;
-  std::int64_t retry_us = 0;  // monotonic; no retry before this time
+  std::int64_t retry_us = 0;          // monotonic; no retry before this time
+  std::string cause = std::string();  // of the last failure, if it lies in a draft's weights
+  int n_same = 0;                     // the last failures that had this cause
 };
 
 // The learning state of one topic: its draft, step counts, candidate and evidence. Plain data of the learner's thread.
