@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "checkpoints/model_config.h"
 #include "checkpoints/weight_files.h"
 #include "cli/target_worker.h"
 #include "common/error.h"
@@ -98,6 +99,21 @@ TEST_F(OpenDraftRegistry, AnotherDraftBecomesTheNextVersionOfTheBase) {
   EXPECT_EQ(registry.base->number, 2U);
   EXPECT_EQ(registry.base->parent, 1U);
   EXPECT_EQ(registry.base->weights->config.n_layers, 2);
+}
+
+// Regression: the start took the stored base draft by its weights alone. Nothing was said, and no topic could be
+// trained.
+TEST_F(OpenDraftRegistry, AStoredBaseWithADamagedConfigIsStoredAgain) {
+  write_draft(folder_.path() / "draft", 1);
+  open("draft");
+  for (const std::uint64_t damaged : {1U, 2U}) {
+    std::ofstream(store_.folder("base", damaged) / "config.json") << (damaged == 1 ? "{}" : "junk");
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(open("draft").base->number, damaged + 1);
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("is stored again"));
+    EXPECT_TRUE(
+        load_model_config(store_.folder("base", damaged + 1)).same_shape(load_model_config(folder_.path() / "draft")));
+  }
 }
 
 // The topic was served by the base draft, although its version before was whole.
