@@ -149,6 +149,11 @@ struct Serving::State {
     }
     const std::vector<DraftMeta> versions = all_versions(store);
     reconcile(store, versions, ledger);
+    if (router_learns(config, config.learning) && ledger.any_labelled() &&
+        !std::filesystem::exists(config.data_dir / kRouterFile)) {
+      log_warn((config.data_dir / kRouterFile).string() +
+               " is missing, though requests named their topics: what the router learned from them is lost");
+    }
     recorder.emplace(names(), ledger, metrics);
     pool.emplace(engine_threads(config), engine_pinning(config));
     router_saver.emplace(*router, config.data_dir / kRouterFile, kRouterSaveInterval, [this] { return disk->gone(); });
