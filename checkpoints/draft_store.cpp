@@ -85,55 +85,62 @@ void retire(const StoreFolder& version_folder) {
   }
 }
 
-// Returns when the version was created; 0 if it cannot be swept, so that a damaged version hides no other one.
+// What cannot be removed stays, and hides nothing else.
+void remove_leftover(const StoreFolder& folder, const std::string& name) {
+  try {
+    folder.remove(name);
+  } catch (const Error& error) {
+    log_warn("draft store: what a crash left cannot be removed: " + error.message());
+  }
+}
+
+void remove_unfinished_files(const StoreFolder& folder) {
+  for (const auto& name : folder.names()) {
+    if (name.ends_with(".tmp")) remove_leftover(folder, name);
+  }
+}
+
+// Returns when the version was created; 0 if that cannot be read, so that a damaged version hides no other one.
 std::int64_t sweep_version(const StoreFolder& draft, std::uint64_t version) {
+  std::int64_t created_us = 0;
   try {
     const StoreFolder folder = draft.child(version_name(version));
-    for (const auto& name : folder.names()) {
-      if (name.ends_with(".tmp")) folder.remove(name);
-    }
+    remove_unfinished_files(folder);
     const DraftMeta meta = read_meta(folder);
+    created_us = meta.created_us;
     if (meta.weights_retired) retire(folder);
-    return meta.created_us;
   } catch (const Error& error) {
     log_warn("draft store: " + error.message());
-    return 0;
   }
+  return created_us;
 }
 
 }  // namespace
 
 DraftStore::DraftStore(const std::filesystem::path& root, RetentionPolicy policy)
     : root_folder_(StoreFolder::open_root(root)), policy_(policy) {
-  const std::int64_t newest_us = sweep(), wall = wall_us(), now = monotonic_us();
-  if (newest_us > 0) calendar_.continue_from(newest_us, wall, now);
+  const std::int64_t wall = wall_us(), newest_us = sweep(wall), now = monotonic_us();
+  calendar_.continue_from(newest_us, now);
   calendar_.believe(wall, now);
 }
 
 // Removes leftovers of a crash. What cannot be swept is skipped, so that opening still succeeds. Returns when the
-// newest version was created; 0: there is none.
-std::int64_t DraftStore::sweep() const {
-  std::int64_t newest_us = 0;
+// newest version was created, as NewestStored; 0: there is none.
+std::int64_t DraftStore::sweep(std::int64_t wall_us) const {
+  NewestStored newest(wall_us);
   for (const auto& name : root_folder_.names()) {
-    if (!name.starts_with(kStagingPrefix)) continue;
-    try {
-      root_folder_.remove(name);
-    } catch (const Error& error) {
-      log_warn("draft store: " + error.message());
-    }
+    if (name.starts_with(kStagingPrefix)) remove_leftover(root_folder_, name);
   }
   for (const auto& name : drafts()) {
     try {
       const StoreFolder draft = draft_folder(name);
-      for (const auto& entry : draft.names()) {
-        if (entry.ends_with(".tmp")) draft.remove(entry);
-      }
-      for (const auto version : version_numbers(draft)) newest_us = std::max(newest_us, sweep_version(draft, version));
+      remove_unfinished_files(draft);
+      for (const auto version : version_numbers(draft)) newest.see(sweep_version(draft, version));
     } catch (const Error& error) {
       log_warn("draft store: " + error.message());
     }
   }
-  return newest_us;
+  return newest.us();
 }
 
 StoreFolder DraftStore::draft_folder(const std::string& draft) const {

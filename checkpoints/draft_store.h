@@ -76,7 +76,7 @@ class DraftStore {
                                          const std::set<std::uint64_t>& except = {}) const;
   static std::uint64_t weight_bytes(const StoreFolder& draft, std::uint64_t version);
   std::uint64_t weight_bytes(const std::string& draft) const;
-  std::int64_t sweep() const;
+  std::int64_t sweep(std::int64_t wall_us) const;
   void say_if_over(std::uint64_t bytes);
 
   StoreFolder root_folder_;

@@ -9,8 +9,10 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <span>
 #include <thread>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/config/check_config.h"
@@ -22,6 +24,7 @@
 #include "cli/service/serving.h"
 #include "cli/standard_output.h"
 #include "cli/stop_signal.h"
+#include "cli/stop_while_loading.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/escape_controls.h"
@@ -294,7 +297,9 @@ void serve(const ServeOverrides& overrides, bool check_only) {
   Service service(options, metrics);
   HttpServer server(service, gatekeeper, quotas);
   server.start();  // answers /readyz while the model loads
+  std::optional<StopWhileLoading> while_loading(std::in_place, signals);
   Serving serving(config, metrics, quotas);
+  while_loading.reset();
   for (const auto& line : serving.start_up_lines()) log_info(line);
   serving.remember_names(*gatekeeper.keys());
   const NoLateRequests no_late_requests(service, server);

@@ -89,4 +89,8 @@ bool StopSignal::arrived() const {
   return n_signals > 0 || ::poll(&state, 1, 0) == 1;
 }
 
+bool StopSignal::stop_arrived() const {
+  return n_signals > 0;
+}
+
 }  // namespace slip::cli

@@ -23,7 +23,8 @@ class StopSignal {
   void take_reloads() const;
   // Waits for the next signal; several signals of one kind may be reported once. Threads: one.
   Kind next() const;
-  bool arrived() const;  // whether next() would return at once
+  bool arrived() const;       // whether next() would return at once
+  bool stop_arrived() const;  // whether it would return kStop; any thread
 
  private:
   FileHandle read_end_, write_end_;

@@ -104,7 +104,7 @@ struct Learner::State {
   bool has_unit = false;    // the governor granted one, and unit_done() was not called since
   std::uint64_t taken_through = 0, reported = 0;
   std::int64_t last_upkeep_us = 0;
-  bool out_of_memory = false;  // in the last round
+  FailureSpell memory_lacks;  // rounds that ended for lack of memory
   const std::shared_ptr<UnreadAnswers> unread = std::make_shared<UnreadAnswers>();
 };
 
@@ -165,6 +165,10 @@ void Learner::State::learn() {
   while (!stopping.load(std::memory_order_acquire)) {
     try {
       calls.serve();
+      if (const std::int64_t left_us = memory_lacks.retry_us - monotonic_us(); left_us > 0) {
+        intake.pause_for(left_us);
+        continue;
+      }
       if (!loop && !begin()) {
         hold_records();
         intake.wait_for(kIdleTickUs);
@@ -173,12 +177,13 @@ void Learner::State::learn() {
       take_in();
       upkeep_when_due();
       if (const std::int64_t wait_us = work_once(); wait_us > 0) intake.wait_for(wait_us);
-      out_of_memory = false;
+      memory_lacks = {};
     } catch (const std::bad_alloc&) {
       end_unit();
       failing.store(true, std::memory_order_relaxed);
-      if (!std::exchange(out_of_memory, true)) log_error("learning: there is no memory for it; it is tried again");
-      intake.wait_for(kIdleTickUs);
+      if (count_failure(memory_lacks)) {
+        log_parts(LogLevel::kError, {"learning: there is no memory for it", kIsTriedAgain});
+      }
     }
   }
   end_unit();

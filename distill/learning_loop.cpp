@@ -24,6 +24,7 @@ constexpr std::uint64_t kBurstSteps = 8;     // steps of one topic before anothe
 constexpr std::uint64_t kScoredFirst = 4;    // a topic's first requests are always scored: they show what is to learn
 constexpr std::size_t kWatchedClosely = 48;  // requests after a publication that are all scored
 constexpr std::uint64_t kSampledOf = 4;      // one in 4 is scored under load when no decision is pending
+constexpr int kTriesForOneCause = 10;        // 3 minutes
 constexpr double kLossMemory = 0.8;          // decay of the smoothed training loss
 constexpr double kSecondsMemory = 0.9;       // decay of the smoothed step time
 
@@ -60,6 +61,17 @@ bool scoring_waits(const TopicState& topic, std::int64_t now_us) {
 // Whether the topic does not train before its next try.
 bool training_waits(const TopicState& topic, std::int64_t now_us) {
   return topic.training_failures.retry_us > now_us || scoring_waits(topic, now_us);
+}
+
+// Whether a topic has failed too often for one cause to be tried again. Only a cause that lies in a draft's weights
+// counts: a full disk or a lack of memory may end by itself.
+bool lasts(FailureSpell& spell, const std::exception& error) {
+  const auto* fault = dynamic_cast<const Error*>(&error);
+  const bool in_weights = fault != nullptr && fault->code() == ErrorCode::kDataLoss;
+  const std::string cause = in_weights ? fault->message() : std::string();
+  spell.n_same = in_weights ? (cause == spell.cause ? spell.n_same + 1 : 1) : 0;
+  spell.cause = cause;
+  return spell.n_same >= kTriesForOneCause;
 }
 
 void end_spell(const TopicState& topic, FailureSpell& spell, const char* doing) {
@@ -169,7 +181,7 @@ void LearningLoop::take(WaitingRecord waiting) {
   ++topic->figures.requests;
   if (waiting.may_be_sampled) topic->sampler.add(record, options_.sampled_answers);
   if (record.processed_logits) return;  // drafts cannot be scored on it
-  if (!worth_scoring(*topic)) return;
+  if (topic->scoring_failures.given_up() || !worth_scoring(*topic)) return;
   topic->unscored.push_back(std::move(waiting));
   std::size_t n_tokens = answer_tokens(topic->unscored);
   while (topic->unscored.size() > kMaxUnscored || (topic->unscored.size() > 1 && n_tokens > kMaxUnscoredTokens)) {
@@ -462,6 +474,7 @@ void LearningLoop::export_when_due(TopicState& topic, DraftTrainer& trainer) {
 void LearningLoop::contain(TopicState& topic, FailureSpell& spell, const char* doing, const std::exception& error) {
   const bool is_first = count_failure(spell);
   topic.figures.state = std::string(doing) + " failed: " + error.what();
+  if (lasts(spell, error)) give_up(topic, spell, doing);
   if (is_first) {
     log_error("learning: " + topic.topic + ": " + doing + " failed: " + error.what() + kIsTriedAgain);
   }
@@ -470,6 +483,15 @@ void LearningLoop::contain(TopicState& topic, FailureSpell& spell, const char* d
   } catch (const std::exception& second) {
     if (is_first) log_error("learning: " + topic.topic + ": " + second.what());
   }
+}
+
+// Until the live version changes or the service restarts: each try makes a trainer and deletes it.
+void LearningLoop::give_up(TopicState& topic, FailureSpell& spell, const char* doing) {
+  spell.retry_us = FailureSpell::kNever;
+  if (topic.scoring_failures.given_up()) topic.unscored.clear();
+  log_warn("learning: " + topic.topic + ": " + doing + " has failed " + std::to_string(spell.n_same) +
+           " times and is not tried again: " + spell.cause + "; check " + topic.live.name + " version " +
+           std::to_string(topic.live.number) + " and the base draft, serve others, and restart");
 }
 
 bool LearningLoop::failing() const {

@@ -57,8 +57,9 @@ struct LearningLoopSetting {
 
 // Chooses the learner's next unit of work over all topics, and does it: scores new records, trains on them, and sends
 // candidates to the canary. The governor decides when a unit may run. A failure costs its topic the trainer and the
-// candidate, nothing else. Training and scoring wait longer after each failure in a row. Threads: one owner, which must
-// also construct it, so that pools and buffers get its priority.
+// candidate, nothing else. Training and scoring wait longer after each failure in a row. After ten of one cause that
+// lies in a draft's weights they end until the live version changes. Threads: one owner, which must also construct it,
+// so that pools and buffers get its priority.
 class LearningLoop {
  public:
   // Starts every topic whose live draft has a version. Errors: those of the store and of the optimizer's folder.
@@ -110,6 +111,7 @@ class LearningLoop {
   void export_again();
   void export_when_due(TopicState& topic, DraftTrainer& trainer);
   void contain(TopicState& topic, FailureSpell& spell, const char* doing, const std::exception& error);
+  static void give_up(TopicState& topic, FailureSpell& spell, const char* doing);
   TopicProgress progress_of(const TopicState& topic) const;
   TopicState* topic_of(const std::string& name);
 

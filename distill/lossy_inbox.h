@@ -21,7 +21,7 @@ namespace slip {
 // other would wait for it. So producers push onto a lock-free stack, and the consumer takes the whole stack at once. A
 // full inbox drops the oldest items and counts them. Its capacity is a number of items, or a sum of their weights, such
 // as bytes; one item may always wait. Threads: push() and wake() from any thread (the order of one producer's items is
-// kept); take_all() and wait_for() from one consumer.
+// kept); take_all(), wait_for() and pause_for() from one consumer.
 template <class T>
 class LossyInbox {
  public:
@@ -64,13 +64,14 @@ class LossyInbox {
   // Returns when an item may have come, on wake(), or after the time-out.
   void wait_for(std::int64_t timeout_us) {
     sleeping_.store(true);
-    if (head_.load() == nullptr && taken_ == nullptr) {
-      pollfd ready{wake_fd_, POLLIN, 0};
-      ::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(1, timeout_us / 1000)));
-    }
+    if (head_.load() == nullptr && taken_ == nullptr) await_wake(timeout_us);
     sleeping_.store(false);
-    std::uint64_t count = 0;
-    [[maybe_unused]] const auto read = ::read(wake_fd_, &count, sizeof(count));  // EAGAIN is fine: it was the time-out
+    forget_wakes();
+  }
+  // Returns on wake(), or after the time-out, whatever items there are: for a consumer that has no memory for them.
+  void pause_for(std::int64_t timeout_us) {
+    await_wake(timeout_us);
+    forget_wakes();
   }
   void wake() const {
     const std::uint64_t one = 1;
@@ -88,6 +89,14 @@ class LossyInbox {
     Node* next;  // the one pushed before
   };
 
+  void await_wake(std::int64_t timeout_us) const {
+    pollfd ready{wake_fd_, POLLIN, 0};
+    ::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(1, timeout_us / 1000)));
+  }
+  void forget_wakes() const {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto read = ::read(wake_fd_, &count, sizeof(count));  // EAGAIN is fine: it was the time-out
+  }
   // Sequentially consistent with wait_for(): either the consumer sees the item, or the producer sees that the consumer
   // sleeps.
   void attach(Node* node) {

@@ -75,7 +75,10 @@ void Publisher::enrol(TopicState& topic) {
   topic.live.folder = store_.folder(meta->draft, meta->version);
   topic.live.optimizer_steps = meta->optimizer_steps;
   topic.trained_before = meta->trained_requests;
-  if (meta->reason == "canary") topic.previous = predecessor(topic, *meta);
+  if (meta->reason != "canary") return;
+  topic.live.parent_name = meta->parent_draft;
+  topic.live.parent = meta->parent;
+  topic.previous = predecessor(topic, *meta);
 }
 
 // The version that `meta` was trained from: the base draft, or one of the topic's own, which is checked, since files
@@ -164,6 +167,9 @@ void Publisher::restart_trainer(TopicState& topic) {
 // `measured`: what is known of the version's acceptance on recent text.
 void Publisher::go_live(TopicState& topic, DraftSource next, const AcceptanceScore& measured) {
   topic.live = std::move(next);
+  for (FailureSpell* spell : {&topic.training_failures, &topic.scoring_failures}) {
+    if (spell->given_up()) *spell = {};
+  }
   topic.live_draft->set(topic.live.version);
   topic.figures.live_version = topic.live.version->number;
   topic.recent_live = measured;
@@ -205,7 +211,7 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
   topic.recent_previous = topic.recent_live;
   go_live(topic,
           {std::make_shared<DraftVersion>(version), meta.draft, meta.version, store_.folder(meta.draft, meta.version),
-           meta.optimizer_steps},
+           meta.optimizer_steps, before.name, before.number},
           measured);
   decisions_.on_published(meta);
   topic.previous = before;

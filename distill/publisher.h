@@ -27,7 +27,7 @@ struct PublisherOptions {
 // Carries out the canary's decisions: exports candidates, publishes and rolls back, and tells the DecisionSink. The
 // order of changes makes a crash between any two of them harmless. Weights are durable in the store before the live
 // draft serves them. The optimizer state of a trainer that is given up is deleted before the store's current version
-// changes. A disk error while a candidate is exported or published becomes a refusal. Threads: one owner.
+// changes. A disk error while a candidate is published becomes a refusal. An export writes no file. Threads: one owner.
 class Publisher {
  public:
   Publisher(PublisherOptions options, std::shared_ptr<const DraftVersion> base, DraftStore& store,

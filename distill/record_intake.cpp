@@ -74,17 +74,19 @@ void RecordIntake::run() {
   recall_texts();
   while (true) {
     const bool last = stopping_.load(std::memory_order_acquire);
+    bool failed = false;
     try {
       calls_.serve();
       take_in();
     } catch (const std::exception& error) {  // std::bad_alloc: what had not been taken in stays for the next round
+      failed = true;
       complain(error);
     }
     prepare_batch();
     if (last) synced_us_ = 0;
     replay_upkeep_when_due();
     if (last) break;
-    inbox_.wait_for(kIdleTickUs);
+    failed ? inbox_.pause_for(kIdleTickUs) : inbox_.wait_for(kIdleTickUs);
   }
   calls_.end();
 }
@@ -233,6 +235,10 @@ std::uint64_t RecordIntake::take_all_within_capacity(std::deque<WaitingRecord>& 
 
 void RecordIntake::wait_for(std::int64_t timeout_us) {
   records_.wait_for(timeout_us);
+}
+
+void RecordIntake::pause_for(std::int64_t timeout_us) {
+  records_.pause_for(timeout_us);
 }
 
 std::vector<ReplayRecord> RecordIntake::sample(const std::string& topic, std::size_t n, std::uint64_t seed,

@@ -41,8 +41,8 @@ struct RecordIntakeOptions {
 // request it works for well under a millisecond. Its nice level lets it run on a busy machine.
 //
 // begin(), record() and finish() never block, not even on a lock: they push to a bounded inbox, which drops the oldest
-// items and counts them. Threads: those three the engine's; take_all(), wait_for() and what ReplayReader has, the
-// learner's; the rest any.
+// items and counts them. Threads: those three the engine's; take_all(), wait_for(), pause_for() and what
+// ReplayReader has, the learner's; the rest any.
 class RecordIntake final : public ObservationSink, public ReplayReader {
  public:
   // `draft_name` maps the draft id of an observation to the name that records store. All references must outlive this.
@@ -64,7 +64,8 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   // The same for a learner that cannot use its records yet, which collects them in `waiting`. The oldest beyond the
   // inbox's capacity are dropped and count as untaken.
   std::uint64_t take_all_within_capacity(std::deque<WaitingRecord>& waiting);
-  void wait_for(std::int64_t timeout_us);  // returns when records may have come, on wake(), or after the time-out
+  void wait_for(std::int64_t timeout_us);   // returns when records may have come, on wake(), or after the time-out
+  void pause_for(std::int64_t timeout_us);  // returns on wake(), or after the time-out
   void wake() { records_.wake(); }
   void hurry() { inbox_.wake(); }  // takes in the pushed events now, not at a request's end
   std::uint64_t pushed() const { return inbox_.pushed(); }

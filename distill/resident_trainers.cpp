@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -14,8 +15,12 @@
 namespace slip {
 namespace {
 
+// Also if the state was saved before its trainer's candidate became the live version, with at least the candidate's
+// steps: a crash between publishing and saving leaves it so.
 bool belongs_to(const TrainerLineage& lineage, const DraftSource& live) {
-  return lineage.source == live.name && lineage.version == live.number;
+  if (lineage.source == live.name && lineage.version == live.number) return true;
+  const bool of_parent = lineage.source == live.parent_name && lineage.version == live.parent;
+  return of_parent && lineage.steps_before + lineage.steps >= live.optimizer_steps;
 }
 
 void hand_over(TrainerLineage& lineage, const DraftSource& live) {
@@ -65,7 +70,7 @@ ResidentTrainers::Resident ResidentTrainers::load(const std::string& draft, cons
   return resident;
 }
 
-// Loads the saved state if its lineage fits. False when the trainer may hold state that must not be used.
+// Loads the saved state if its lineage fits. False: there is state that must not be used, perhaps in the trainer too.
 bool ResidentTrainers::take_up(const std::string& draft, const DraftSource& live, Resident& resident) const {
   const bool has_state = std::filesystem::exists(state_file(draft));
   const bool has_lineage = std::filesystem::exists(lineage_file(draft));
@@ -79,15 +84,21 @@ bool ResidentTrainers::take_up(const std::string& draft, const DraftSource& live
   if (!has_state || !has_lineage) {  // deleted, or a crash fell between the two files of a first save
     log_warn("learning: optimizer state of " + draft +
              " is left aside: " + (has_state ? lineage_file(draft) : state_file(draft)).string() + " is missing");
-    return true;
+    return false;
   }
   try {
     TrainerLineage saved = read_lineage(lineage_file(draft));
-    if (!belongs_to(saved, live)) return true;
+    if (!belongs_to(saved, live)) {
+      log_warn("learning: optimizer state of " + draft + " is left aside: it is of " + saved.source + " version " +
+               std::to_string(saved.version) + ", and " + live.name + " version " + std::to_string(live.number) +
+               " is live");
+      return false;
+    }
     resident.trainer->load(state_file(draft));
     const auto steps = static_cast<std::uint64_t>(resident.trainer->steps());
     if (steps < saved.steps) return false;
     saved.draws += steps - saved.steps;  // a newer state, as save() leaves it at a crash: each step drew a batch
+    hand_over(saved, live);
     resident.lineage = saved;
     return true;
   } catch (const Error& error) {

@@ -25,8 +25,9 @@ struct ResidentTrainersOptions {
 
 // The trainers in memory, one per draft. Beyond `memory_bytes` the least recently used ones are saved and unloaded. A
 // trainer is saved in `<folder>/<draft>.opt`, beside a `.lineage` file that names the live version at that time. State
-// of another lineage (after a rollback, or a crash between publishing and saving) is not loaded: training then restarts
-// from the live version with fresh moments. A failure affects its own draft only. Threads: one owner.
+// of another lineage, as after a change of the live version by hand, is not loaded: training then restarts from the
+// live version with fresh moments. State of the version before the live one is loaded if it has all steps of the live
+// one: a crash fell between publishing and saving. A failure affects its own draft only. Threads: one owner.
 class ResidentTrainers {
  public:
   explicit ResidentTrainers(ResidentTrainersOptions options);

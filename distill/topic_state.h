@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,9 @@ struct DraftSource {
   std::uint64_t number = 0;  // version number in the store
   std::filesystem::path folder;
   std::uint64_t optimizer_steps = 0;
+  // Of a version that the topic's trainer made: the version that was live before it. Else empty and 0.
+  std::string parent_name = std::string();
+  std::uint64_t parent = 0;
 };
 
 // Moves a mean towards `next`, whose weight is 1 − `memory`; the first value (0: none yet) is taken as it is.
@@ -49,8 +53,13 @@ struct Candidate {
 
 // Consecutive failures of one kind. The log reports the first one and the recovery.
 struct FailureSpell {
+  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+  bool given_up() const { return retry_us == kNever; }
+
   int n = 0;
-  std::int64_t retry_us = 0;  // monotonic; no retry before this time
+  std::int64_t retry_us = 0;          // monotonic; no retry before this time
+  std::string cause = std::string();  // of the last failure, if it lies in a draft's weights
+  int n_same = 0;                     // the last failures that had this cause
 };
 
 // The learning state of one topic: its draft, step counts, candidate and evidence. Plain data of the learner's thread.

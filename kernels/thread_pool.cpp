@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <fstream>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -42,12 +43,20 @@ int first_of_core(int cpu) {
   return file >> first ? first : cpu;
 }
 
-// False: not pinned. A container may forbid it, and an unpinned team is only slower.
-bool pin(pthread_t thread, int cpu) {
+// False: nothing was changed. A container may forbid it, and an unpinned team is only slower.
+bool keep_thread_to(pthread_t thread, std::span<const int> cpus) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  CPU_SET(static_cast<std::size_t>(cpu), &set);
+  for (const int cpu : cpus) CPU_SET(static_cast<std::size_t>(cpu), &set);
   return ::pthread_setaffinity_np(thread, sizeof set, &set) == 0;
+}
+
+// Whether the machine lets a thread keep to these CPUs. A short thread tries it, so the caller's own CPUs stay as they
+// are.
+bool may_keep_to(std::span<const int> cpus) {
+  bool may = false;
+  std::thread([&] { may = keep_thread_to(::pthread_self(), cpus); }).join();
+  return may;
 }
 
 }  // namespace
@@ -60,6 +69,18 @@ std::vector<int> plan_pins(std::span<const AllowedCpu> allowed, int n_threads) {
   std::vector<int> cpus;
   for (int worker = 0; worker < n_threads; ++worker) cpus.push_back(order[static_cast<std::size_t>(worker)].cpu);
   return cpus;
+}
+
+std::vector<int> pin_all_or_none(std::span<const AllowedCpu> allowed, int n_threads, const KeepTo& keep_to) {
+  std::vector<int> plan = plan_pins(allowed, n_threads);
+  for (int worker = 0; worker < std::ssize(plan); ++worker) {
+    if (keep_to(worker, std::span(plan).subspan(static_cast<std::size_t>(worker), 1))) continue;
+    std::vector<int> all;
+    for (const AllowedCpu& one : allowed) all.push_back(one.cpu);
+    for (int pinned = 0; pinned < worker; ++pinned) keep_to(pinned, all);
+    return {};
+  }
+  return plan;
 }
 
 std::vector<AllowedCpu> allowed_cpus() {
@@ -197,13 +218,14 @@ struct ThreadPool::State {
 ThreadPool::ThreadPool(int n_threads, Pinning pinning) : state_(std::make_unique<State>()) {
   state_->n_threads = std::max(n_threads, 1);
   state_->n_used.store(state_->n_threads);
-  if (pinning == Pinning::kOwnCpus) state_->pins = plan_pins(allowed_cpus(), state_->n_threads);
   for (int worker = 1; worker < state_->n_threads; ++worker) {
     state_->workers.emplace_back([state = state_.get(), worker] { state->work(worker); });
-    if (is_pinned() && !pin(state_->workers.back().native_handle(), state_->pins[static_cast<std::size_t>(worker)])) {
-      state_->pins.clear();
-    }
   }
+  if (pinning == Pinning::kNone) return;
+  state_->pins = pin_all_or_none(allowed_cpus(), state_->n_threads, [this](int worker, std::span<const int> cpus) {
+    if (worker == 0) return may_keep_to(cpus);
+    return keep_thread_to(state_->workers[static_cast<std::size_t>(worker - 1)].native_handle(), cpus);
+  });
 }
 
 ThreadPool::~ThreadPool() {
@@ -246,7 +268,7 @@ int ThreadPool::n_used() const {
 }
 
 bool ThreadPool::pin_caller() const {
-  const bool is_done = is_pinned() && pin(::pthread_self(), state_->pins.front());
+  const bool is_done = is_pinned() && keep_thread_to(::pthread_self(), std::span(state_->pins).first(1));
   state_->caller_is_pinned.store(is_done, std::memory_order_relaxed);
   return is_done;
 }

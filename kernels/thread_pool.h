@@ -17,6 +17,11 @@ struct AllowedCpu {
 // Assigns each worker a CPU, separate cores first. Empty (no pinning) when there are more workers than CPUs: two
 // workers on one CPU would wait for each other while another is idle. Pure.
 std::vector<int> plan_pins(std::span<const AllowedCpu> allowed, int n_threads);
+// Lets a worker use only these CPUs; false: it cannot.
+using KeepTo = std::function<bool(int worker, std::span<const int> cpus)>;
+// Gives each worker its CPU of plan_pins(), and returns these. Empty: not all could be pinned, so none stays pinned,
+// and the system can move them.
+std::vector<int> pin_all_or_none(std::span<const AllowedCpu> allowed, int n_threads, const KeepTo& keep_to);
 // The CPUs that the calling thread may use, ascending.
 std::vector<AllowedCpu> allowed_cpus();
 

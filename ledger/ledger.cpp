@@ -79,15 +79,29 @@ std::map<std::string, std::uint64_t> newest_versions_in(const Database& database
   return newest;
 }
 
+// Looks at the last requests only, so that a start does not read a large ledger.
+bool any_labelled_in(const Database& database) {
+  Statement labelled(database,
+                     "SELECT 1 FROM (SELECT topic_source FROM requests ORDER BY id DESC LIMIT 10000) "
+                     "WHERE topic_source = 'label' LIMIT 1");
+  return labelled.step();
+}
+
+// When the last request finished, by the rule of NewestStored; 0: none did. The plus keeps SQLite from sorting all rows
+// by the index of that time.
+std::int64_t newest_us_in(const Database& database, std::int64_t wall_us) {
+  Statement newest(database, "SELECT finished_us FROM requests WHERE +finished_us <= ? ORDER BY id DESC LIMIT 1");
+  newest.bind_all(wall_us);
+  return newest.step() ? newest.integer(0) : 0;
+}
+
 }  // namespace
 
 struct Ledger::State {
   explicit State(LedgerOptions wanted)
       : options(std::move(wanted)), inbox(options.queue_rows), database(open_ledger(options.file)), writer(database) {
     sqlite3_busy_timeout(database.get(), options.lock_patience_ms);
-    const std::int64_t stored_us =
-        database.integer("SELECT COALESCE((SELECT finished_us FROM requests ORDER BY id DESC LIMIT 1), 0)");
-    if (stored_us > 0) calendar.continue_from(stored_us, wall_us(), monotonic_us());
+    calendar.continue_from(newest_us_in(database, wall_us()), monotonic_us());
   }
 
   void run();
@@ -117,6 +131,7 @@ struct Ledger::State {
   // SQLite keeps using this file, even if it is renamed
   const std::optional<FileIdentity> opened = identity_at(options.file);
   const std::map<std::string, std::uint64_t> newest_versions = newest_versions_in(database);  // by draft, when opened
+  const bool any_labelled = any_labelled_in(database);
   const std::string away_text = database.name() + " was deleted, moved, replaced or cut";
   RowWriter writer;
   std::int64_t away_since_us = 0;  // monotonic; 0: the file is in place
@@ -374,6 +389,10 @@ std::map<std::string, std::uint64_t> Ledger::reconcile(std::span<const DraftVers
     record(version);
   }
   return lost;
+}
+
+bool Ledger::any_labelled() const {
+  return state_->any_labelled;
 }
 
 void Ledger::flush() {

@@ -45,6 +45,8 @@ class Ledger {
   // with other weights replaces that of its number. `versions` are all of the store. Returns the drafts whose newest
   // version at the ledger's opening is not among them, each with that version: it was deleted.
   std::map<std::string, std::uint64_t> reconcile(std::span<const DraftVersionRow> versions);
+  // Whether one of the last 10,000 requests before the ledger's opening named its topic.
+  bool any_labelled() const;
   void flush();  // returns once all rows so far are committed or have failed
   // As the functions in ledger/purge.h, applied to all rows recorded so far. Purged rows are overwritten with zeros, in
   // the WAL too. All wait for the writer. Error{kIo}: the disk fails, or the file is missing. Error{kUnavailable}: a

@@ -4,6 +4,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <exception>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -42,6 +43,15 @@ SinkMaker AnswerDelivery::sink_maker() {
 
 awaitable<AnswerDelivery::Next> AnswerDelivery::run(AnswerIdentity who, std::shared_ptr<void> connection) {
   who_ = std::move(who);
+  try {
+    return deliver_or_cancel(std::move(connection));
+  } catch (const std::bad_alloc&) {  // no memory for the coroutine
+    service_.cancel(who_);
+    throw;
+  }
+}
+
+awaitable<AnswerDelivery::Next> AnswerDelivery::deliver_or_cancel(std::shared_ptr<void> connection) {
   std::exception_ptr fault;
   auto next = Next::kClose;
   try {

@@ -47,6 +47,7 @@ class AnswerDelivery : public std::enable_shared_from_this<AnswerDelivery> {
     MemoryBudget::Reservation room;  // held until the bytes are written
   };
 
+  boost::asio::awaitable<Next> deliver_or_cancel(std::shared_ptr<void> connection);
   boost::asio::awaitable<Next> deliver(std::shared_ptr<void> connection);
   boost::asio::awaitable<void> watch();
   boost::asio::awaitable<Next> collect();

@@ -5,6 +5,7 @@
 #include <boost/asio/post.hpp>
 #include <exception>
 #include <iterator>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -57,6 +58,18 @@ RequestMetadata metadata_of(const RequestParser& parser) {
   metadata.content_encoding = value(http::field::content_encoding);
   return metadata;
 }
+
+// Cancels the requests of an admission whose answer was not taken out of it, since nobody would read it: a session may
+// end for lack of memory while a worker admits its call. Once the service drains, the engine ends its requests by
+// itself, and may be gone.
+struct AbandonAdmission {
+  void operator()(Admission* admission) const {
+    const std::unique_ptr<Admission> owned(admission);
+    if (!service->draining()) service->cancel(owned->who);
+  }
+  Service* service;
+};
+using OwnedAdmission = std::unique_ptr<Admission, AbandonAdmission>;
 
 }  // namespace
 
@@ -262,22 +275,26 @@ awaitable<Session::Next> Session::generate(Endpoint endpoint, RequestParser& par
   const auto work_for = [&](NewSchemas new_schemas) {
     return [&service = share_.service, endpoint, body, headers, make_sink = delivery->sink_maker(), new_schemas,
             caller = Caller{exchange.principal.tenant, exchange.log.id}] {
-      return service.admit(endpoint, body->bytes, headers, caller, make_sink, new_schemas);
+      OwnedAdmission owned(new Admission, AbandonAdmission{&service});  // first, since it may fail
+      *owned = service.admit(endpoint, body->bytes, headers, caller, make_sink, new_schemas);
+      return owned;
     };
   };
   // Named objects: GCC 12 frees a temporary of an awaited call twice.
   auto work = work_for(lane == WorkerPool::Lane::kQuick ? NewSchemas::kReturn : NewSchemas::kCompile);
   const auto has_left = left_check(delivery->peer());
-  auto admission = co_await share_.workers.run(lane, std::move(work), has_left);
-  if (admission && admission->must_compile) {
+  auto owned = co_await share_.workers.run(lane, std::move(work), has_left);
+  if (owned && (*owned)->must_compile) {
     auto with_compiling = work_for(NewSchemas::kCompile);
-    admission = co_await share_.workers.run(WorkerPool::Lane::kCompiling, std::move(with_compiling), has_left);
+    owned = co_await share_.workers.run(WorkerPool::Lane::kCompiling, std::move(with_compiling), has_left);
   }
   body.reset();
-  if (!admission) co_return left_in_queue();
-  if (admission->refusal) co_return co_await responder_.reply(std::move(*admission->refusal));
+  if (!owned) co_return left_in_queue();
+  Admission& admission = **owned;
+  if (admission.refusal) co_return co_await responder_.reply(std::move(*admission.refusal));
   std::shared_ptr<void> self = shared_from_this();
-  co_return co_await delivery->run(std::move(admission->who), std::move(self));
+  auto delivered = delivery->run(std::move(admission.who), std::move(self));
+  co_return co_await std::move(delivered);
 }
 
 }  // namespace slip

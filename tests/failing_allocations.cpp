@@ -6,19 +6,28 @@
 
 namespace slip::testing {
 
-std::atomic<int> until_failure{0};
+std::atomic<int> until_failure{0}, n_failed{0};
+std::atomic<bool> all_fail{false};
 thread_local bool may_fail = true;
 
 }  // namespace slip::testing
 
 namespace {
 
+using slip::testing::all_fail;
 using slip::testing::may_fail;
+using slip::testing::n_failed;
 using slip::testing::until_failure;
+
+bool fails_now() {
+  if (all_fail.load(std::memory_order_relaxed)) return true;
+  return until_failure.load(std::memory_order_relaxed) > 0 && until_failure.fetch_sub(1) == 1;
+}
 
 // Neither is inlined: GCC 12 with sanitizers takes what one gave and the other frees for a mismatch.
 [[gnu::noinline]] void* allocate(std::size_t bytes, std::size_t alignment) {
-  if (may_fail && until_failure.load(std::memory_order_relaxed) > 0 && until_failure.fetch_sub(1) == 1) {
+  if (may_fail && fails_now()) {
+    ++n_failed;
     throw std::bad_alloc();
   }
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;

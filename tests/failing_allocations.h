@@ -11,7 +11,9 @@
 namespace slip::testing {
 
 extern std::atomic<int> until_failure;  // number of allocations until one fails; 0 or less: none fails
-extern thread_local bool may_fail;      // initially true; the test's own thread may clear it
+extern std::atomic<bool> all_fail;      // true: every one fails
+extern std::atomic<int> n_failed;
+extern thread_local bool may_fail;  // initially true; the test's own thread may clear it
 
 // While an object lives, no allocation of its thread fails.
 class Spared {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "checkpoints/model_config.h"
 #include "checkpoints/weight_files.h"
 #include "common/error.h"
 #include "common/file.h"
@@ -48,13 +49,27 @@ struct ImportedBase {
   std::uint64_t replaced = 0;  // the version that was the base draft before this start; 0: none, or the same
 };
 
+// Whether a stored version of the base draft is the model in `folder`, with these weights. Trainers and rollbacks read
+// the stored one. Its weights have a checksum, its config.json has none.
+bool is_stored_as(const std::filesystem::path& stored, const std::filesystem::path& folder,
+                  const WeightFiles& weights) {
+  try {
+    return weights.tensors() == WeightFiles(stored).tensors() &&
+           load_model_config(stored).same_shape(load_model_config(folder));
+  } catch (const Error& error) {
+    log_warn("draft version " + stored.string() + " is not used, and " + folder.string() +
+             " is stored again: " + error.message());
+    return false;
+  }
+}
+
 ImportedBase import_base(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target) {
   discard_topics_versions(store);
   const auto stored = store.current(kBaseDraft);
   const std::string fingerprint = target_fingerprint(target.folder);
   if (stored) check_target(store, *stored, fingerprint, target.folder);
   const WeightFiles weights(folder);
-  if (stored && weights.tensors() == WeightFiles(store.folder(kBaseDraft, stored->version)).tensors()) return {*stored};
+  if (stored && is_stored_as(store.folder(kBaseDraft, stored->version), folder, weights)) return {*stored};
   const auto staged = store.staging_folder(kBaseDraft);
   const auto copy = [&](const char* name) {
     if (std::filesystem::exists(folder / name)) copy_durably(folder / name, staged / name);

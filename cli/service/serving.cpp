@@ -151,6 +151,11 @@ struct Serving::State {
     }
     const std::vector<DraftMeta> versions = all_versions(store);
     reconcile(store, versions, ledger);
+    if (router_learns(config, config.learning) && ledger.any_labelled() &&
+        !std::filesystem::exists(config.data_dir / kRouterFile)) {
+      log_warn((config.data_dir / kRouterFile).string() +
+               " is missing, though requests named their topics: what the router learned from them is lost");
+    }
     recorder.emplace(names(), ledger, metrics);
     pool.emplace(engine_threads(config), engine_pinning(config));
     router_saver.emplace(*router, config.data_dir / kRouterFile, kRouterSaveInterval, [this] { return disk->gone(); });
@@ -240,11 +245,12 @@ struct Serving::State {
   }
 
   // As EngineCalls. REQUIRES: slo.admission refuses.
-  void check_speed(const Request& request) {
+  void check_speed(const Request& request, std::int32_t n_before) {
     if (!request.slo.any()) return;
+    const SpeedForecast::Load load{engine->n_running(), engine->n_waiting() + n_before};
     const SpeedForecast::Lengths lengths{static_cast<std::int32_t>(request.prompt.size()), request.max_tokens};
     try {
-      require_attainable(request.slo, forecast->predict({engine->n_running(), engine->n_waiting()}, lengths));
+      require_attainable(request.slo, forecast->predict(load, lengths));
     } catch (const Error&) {
       metrics.on_slo_refused(request.slo_tier);
       throw;

@@ -71,8 +71,8 @@ struct ReplayBuffer::State {
   ReplayOptions options;
   std::map<std::string, Reservoir> topics;
   std::uint64_t last_sequence = 0;
-  std::int64_t newest_us = 0;  // creation of the newest record that was there at the start
-  std::int64_t opened_us = 0;  // monotonic
+  NewestStored newest{wall_us()};  // creation of the newest record that was there at the start
+  std::int64_t opened_us = 0;      // monotonic
   PatientClock calendar{kClockPatienceUs};
   std::uint64_t dropped = 0, expired = 0;
   std::map<std::uint64_t, std::pair<FrameHeader, FramePlace>> unfinished_purges;  // by sequence; only while opening
@@ -112,7 +112,7 @@ bool ReplayBuffer::State::found(const FrameHeader& header, const FramePlace& pla
   } else {
     if (topic_of(header.topic).find(header.sequence) != nullptr) return false;
     add(header, place);
-    newest_us = std::max(newest_us, header.created_us);
+    newest.see(header.created_us);
   }
   last_sequence = std::max(last_sequence, header.sequence);
   return true;
@@ -219,7 +219,7 @@ ReplayBuffer::ReplayBuffer(ReplayOptions options) {
   state_->open();
   const std::int64_t wall = wall_us(), now = monotonic_us();
   state_->opened_us = now;
-  if (state_->newest_us > 0) state_->calendar.continue_from(state_->newest_us, wall, now);
+  state_->calendar.continue_from(state_->newest.us(), now);
   expire(wall, now);
 }
 

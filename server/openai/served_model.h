@@ -23,8 +23,9 @@ namespace slip {
 struct EngineCalls {
   std::function<void(Request)> submit;
   std::function<void(RequestId)> cancel;
-  // Error{kUnattainable} for a request that asks for a speed which it would not get now. Empty: none is refused for it.
-  std::function<void(const Request&)> check_speed;
+  // Error{kUnattainable} for a request that asks for a speed which it would not get now, behind `n_before` further
+  // requests. Empty: none is refused for it.
+  std::function<void(const Request&, std::int32_t n_before)> check_speed;
 };
 
 // The loaded model and its parts. Immutable, except that the router learns. The engine behind it outlives the service's

@@ -92,6 +92,16 @@ void check_echoes(const AnswerIdentity& who, std::size_t most_bytes) {
               "ask for fewer choices, send fewer prompts at a time, or leave out 'echo'", "echo");
 }
 
+// Checks each choice behind those before it, and all of them before one is submitted: the engine would begin those that
+// came before a refusal.
+void check_speeds(const std::vector<Request>& prepared, std::int32_t choices_of_each, const EngineCalls& engine) {
+  if (!engine.check_speed) return;
+  std::int32_t n_before = 0;
+  for (const Request& request : prepared) {
+    for (std::int32_t i = 0; i < choices_of_each; ++i) engine.check_speed(request, n_before++);
+  }
+}
+
 // The i-th choice of a prompt, still without a sink. `who` has the requests of the call before it.
 Request choice_of(const Request& prepared, std::int32_t i, const AnswerIdentity& who) {
   Request request = prepared;
@@ -333,6 +343,7 @@ Admission Service::admit(Endpoint endpoint, std::string_view body, const CallHea
     check_scores(prepared, call.n);
     const std::size_t n_choices = prepared.size() * static_cast<std::size_t>(call.n);
     check_choices(n_choices, served->max_waiting);
+    check_speeds(prepared, call.n, served->engine);
     who = identify(*served, call, prepared.front());
     check_echoes(who, options_.max_answer_bytes);
     who.requests.reserve(n_choices);  // first, so that every submitted request is recorded
@@ -341,7 +352,6 @@ Admission Service::admit(Endpoint endpoint, std::string_view body, const CallHea
         Request request = choice_of(of_prompt, i, who);
         request.sink = make_sink();
         const RequestId id = request.id;
-        if (served->engine.check_speed) served->engine.check_speed(request);
         served->engine.submit(std::move(request));
         who.requests.push_back(id);
       }

@@ -17,6 +17,12 @@ using ::testing::ElementsAre;
 
 using DraftStoreTest = StoreSandbox;
 
+// The store removes nothing that is nested more deeply than anything of its own.
+void make_unremovable(fs::path folder) {
+  for (int i = 0; i < 20; ++i) folder /= "folder";
+  fs::create_directories(folder);
+}
+
 TEST_F(DraftStoreTest, PublishesAHuggingFaceFolderThatBecomesCurrent) {
   DraftStore store(root_);
   EXPECT_EQ(store.current("sql"), std::nullopt);
@@ -289,6 +295,16 @@ TEST_F(DraftStoreTest, ADamagedVersionHidesNoNewerOneAtTheStart) {
   EXPECT_TRUE(fs::exists(root_ / "sql" / "v000002" / "model.safetensors")) << "a day older than the newest";
 }
 
+// Regression: a version that was dated while the date was ahead ended that protection for all later starts.
+TEST_F(DraftStoreTest, AVersionFromTheFutureHidesNoRightDateAtTheStart) {
+  RetentionPolicy policy;
+  policy.keep_last = 1;
+  publish_a_year_ago(policy, {-2, -1, 0, 2 * 365});
+  DraftStore store(root_, policy);
+  store.apply_retention("sql", /*live=*/4, /*last_known_good=*/3);
+  EXPECT_TRUE(fs::exists(root_ / "sql" / "v000002" / "model.safetensors")) << "a day older than the newest right date";
+}
+
 // The limit was passed over without a word when no version could be deleted.
 TEST_F(DraftStoreTest, NeededVersionsBeyondTheLimitAreKeptAndSaidOnce) {
   RetentionPolicy policy;
@@ -325,11 +341,29 @@ TEST_F(DraftStoreTest, SweepsWhatACrashLeft) {
 // Regression: a service did not start.
 TEST_F(DraftStoreTest, ALeftoverThatCannotBeRemovedIsLeftThere) {
   { DraftStore store(root_); }
-  fs::path deep = root_ / ".staging-sql-1-1";
-  for (int i = 0; i < 20; ++i) deep /= "folder";
-  fs::create_directories(deep);
+  make_unremovable(root_ / ".staging-sql-1-1");
   DraftStore store(root_);
   EXPECT_EQ(publish(store, "sql", "one").version, 1U);
+}
+
+// Regression: the sweep of a draft ended at what could not be removed. What a crash had left beside it stayed, and the
+// store did not know the date of any version, and believed a date that was a year ahead.
+TEST_F(DraftStoreTest, ALeftoverThatCannotBeRemovedHidesNoVersion) {
+  RetentionPolicy policy;
+  policy.keep_last = 1;
+  for (const char* leftover : {"x.tmp", "v000003/x.tmp", "v000004/x.tmp"}) {
+    fs::remove_all(root_);
+    publish_a_year_ago(policy, {-2, -1, 0, 0});
+    make_unremovable(root_ / "sql" / leftover);
+    for (const char* version : {"v000001", "v000004"}) write(root_ / "sql" / version / "z.tmp", "{");
+    ::testing::internal::CaptureStderr();
+    DraftStore store(root_, policy);
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find("what a crash left cannot be removed"), std::string::npos) << said;
+    for (const char* version : {"v000001", "v000004"}) EXPECT_FALSE(fs::exists(root_ / "sql" / version / "z.tmp"));
+    store.apply_retention("sql", /*live=*/4, /*last_known_good=*/3);
+    EXPECT_TRUE(fs::exists(root_ / "sql" / "v000002" / "model.safetensors")) << "a day older than the newest";
+  }
 }
 
 TEST_F(DraftStoreTest, StagingFoldersAreFreshAndDistinct) {

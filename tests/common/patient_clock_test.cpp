@@ -39,18 +39,26 @@ TEST(PatientClock, ADateThatIsMendedInTimeLeavesNoTrace) {
 // A machine that starts before its clock is set deleted all rows of the ledger.
 TEST(PatientClock, AStartWithAWrongDateGoesOnFromWhatWasStored) {
   PatientClock clock(kHourUs);
-  clock.continue_from(kStart, kStart + kYearUs, 0);
+  clock.continue_from(kStart, 0);
   EXPECT_EQ(clock.believe(kStart + kYearUs, 0), kStart);
   EXPECT_EQ(clock.believe(kStart + kYearUs + kHourUs - 1, kHourUs - 1), kStart + kHourUs - 1);
   EXPECT_EQ(clock.believe(kStart + kHourUs, kHourUs), kStart + kHourUs) << "it was set";
 
   PatientClock idle(kHourUs);
-  idle.continue_from(kStart, kStart + kYearUs, 0);
+  idle.continue_from(kStart, 0);
   EXPECT_EQ(idle.believe(kStart + kYearUs + kHourUs, kHourUs), kStart + kYearUs + kHourUs) << "it was right";
 
-  PatientClock after_wrong_rows(kHourUs);
-  after_wrong_rows.continue_from(kStart + kYearUs, kStart, 0);
-  EXPECT_EQ(after_wrong_rows.believe(kStart + 1, 1), kStart + 1);
+  PatientClock new_store(kHourUs);
+  new_store.continue_from(0, 0);
+  EXPECT_EQ(new_store.believe(kStart + 1, 1), kStart + 1);
+}
+
+// Bug: one time that was stored while the date was ahead ended the protection of all later starts.
+TEST(PatientClock, ATimeStoredWhileTheDateWasAheadDoesNotCount) {
+  NewestStored newest(kStart + kYearUs);
+  EXPECT_EQ(newest.us(), 0);
+  for (const std::int64_t stored_us : {kStart, kStart + 2 * kYearUs, kStart - kHourUs}) newest.see(stored_us);
+  EXPECT_EQ(newest.us(), kStart);
 }
 
 TEST(PatientClock, SoIsAStepBack) {

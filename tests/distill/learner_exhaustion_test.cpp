@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <limits>
 #include <thread>
 
 #include "common/log.h"
+#include "tests/common/patience.h"
 #include "tests/distill/learner_fixture.h"
 #include "tests/failing_allocations.h"
 
@@ -31,6 +34,7 @@ class LearnerExhaustion : public ::testing::Test {
   }
   ~LearnerExhaustion() override {
     until_failure = 0;
+    testing::all_fail = false;
     set_log_level(LogLevel::kInfo);
     testing::may_fail = true;
   }
@@ -68,6 +72,54 @@ TEST_F(LearnerExhaustion, OneAnswerAtMostIsLostAndItLearnsOn) {
   const int all = learn(std::numeric_limits<int>::max());
   ASSERT_GT(all, 1'000);
   for (int n = 1; n <= all && !HasFailure(); n += n < 12 ? 1 : std::max(1, all / 20)) learn(n);
+}
+
+// Holds the learner's thread in its first question. Then it refuses every unit until it grants all.
+class HoldsTheThread final : public Governor {
+ public:
+  bool allow_unit(LearningUnit) noexcept override {
+    asked = true;
+    while (!released) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return grants;
+  }
+  void unit_done() noexcept override {}
+  StepDecision allow_step(const TopicProgress&) noexcept override { return {false, "none", 0}; }
+
+  std::atomic<bool> asked{false}, released{false}, grants{false};
+};
+
+// The failed allocations of a second in which all fail, except this thread's, which does something at its beginning.
+int failures_in_a_second(const std::function<void()>& at_its_beginning) {
+  testing::n_failed = 0;
+  testing::all_fail = true;
+  at_its_beginning();
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  testing::all_fail = false;
+  return testing::n_failed;
+}
+
+// Bug: as long as there was no memory for records that wait, their thread tried to take them all the time.
+TEST_F(LearnerExhaustion, RecordsThatThereIsNoMemoryForWaitAndTheirThreadsToo) {
+  LearnerSetup setup;
+  HoldsTheThread governor;
+  auto learner = setup.make_learner(governor);
+  learner->start();
+  tell(*learner, answered(1));
+  ASSERT_TRUE(testing::eventually([&] { return governor.asked.load(); }));
+  const auto tell_more = [&] {
+    for (std::uint64_t id = 2; id <= 9; ++id) tell(*learner, answered(id));
+  };
+  EXPECT_LT(failures_in_a_second(tell_more), 50) << "of the intake's thread";
+  ASSERT_TRUE(testing::eventually([&] { return learner->replay_records() >= 8; })) << "the first of them may be lost";
+  const auto release = [&] {
+    governor.released = true;
+    EXPECT_TRUE(testing::eventually([&] { return learner->failing(); }));
+  };
+  EXPECT_LT(failures_in_a_second(release), 50) << "of the learner's thread";
+  governor.grants = true;
+  EXPECT_TRUE(learner->wait_idle(kPatienceUs));
+  learner->stop();
+  EXPECT_EQ(setup.recorded.scores().size(), learner->replay_records());
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 
 #include "common/clock.h"
 #include "common/fail_point.h"
+#include "distill/trainer_lineage.h"
 #include "tests/common/patience.h"
 #include "tests/distill/learner_fixture.h"
 #include "tests/distill/replay/replay_fixture.h"
@@ -214,6 +215,26 @@ TEST(Learner, ARestartGoesOnWhereItStopped) {
   ASSERT_TRUE(lineage >> magic >> source >> version >> steps_before >> steps);
   EXPECT_EQ(steps_before, 0U);
   EXPECT_EQ(steps, 80U) << "40 of them before the restart";
+}
+
+// Regression: a crash between a publication and the save after it lost the optimizer's moments.
+TEST(Learner, ACrashAfterAPublicationLosesNoOptimizerState) {
+  LearnerSetup setup;
+  learn_first(setup, 40);
+  const auto current = setup.store.current("sql");
+  ASSERT_TRUE(current.has_value());
+  const auto file = setup.options.optimizer_folder / "sql.lineage";
+  TrainerLineage lineage = read_lineage(file);
+  ASSERT_EQ(lineage.version, current->version);
+  lineage.source = current->parent_draft;  // as it was before that publication
+  lineage.version = current->parent;
+  write_lineage(file, lineage);
+  setup.live_draft = std::make_shared<LiveDraft>(DraftId{1}, "sql", setup.load("sql", current->version));
+  auto learner = setup.make_learner(*setup.governor);
+  learner->start();
+  stream(*learner, 5001, 40);
+  learner->stop();
+  EXPECT_EQ(read_lineage(file).steps, 80U) << "40 of them before the crash";
 }
 
 // Regression: all training since the last publication was lost.

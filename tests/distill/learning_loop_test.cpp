@@ -140,6 +140,59 @@ TEST(LearningLoop, AfterAFailedScoreItsTopicWaits) {
 }
 
 // Regression: the time of abandoned steps, of failed ones and of exports was not counted.
+// Regression: with a base draft that computes NaN, a trainer was made and deleted every 30 s for ever.
+TEST(LearningLoop, AfterTenFailuresOfOneCauseInTheWeightsItsTopicStops) {
+  testing::TestClock clock(1);
+  LearnerSetup setup;
+  DraftVersion broken = *setup.base;
+  broken.weights = testing::broken_weights();
+  setup.base = std::make_shared<const DraftVersion>(std::move(broken));
+  setup.live_draft->set(setup.under_own_name());
+  LearningLoop loop = setup.make_loop(setup.replay, [] { return true; });
+  const auto take = [&](std::uint64_t id) {
+    ReplayRecord record = answered(id);
+    record.sequence = setup.replay.append(record);
+    loop.take({std::move(record), true, false, monotonic_us()});
+  };
+  for (std::uint64_t id = 1; id <= 32; ++id) take(id);
+  ::testing::internal::CaptureStderr();
+  for (int n = 1; n <= 10; ++n) {
+    ASSERT_EQ(loop.next_unit(/*may_train=*/true), LearningUnit::kScoring) << n;
+    loop.run(LearningUnit::kScoring);
+    clock.advance(wait_after_failures_us(n));
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  const auto warning = said.find("is not tried again: the model computed a logit that is not a number");
+  ASSERT_NE(warning, std::string::npos) << said;
+  EXPECT_NE(said.find("restart", warning), std::string::npos) << said;
+  clock.advance(std::int64_t{3600} * 1'000'000);
+  take(33);
+  EXPECT_EQ(loop.next_unit(/*may_train=*/true), std::nullopt);
+  EXPECT_FALSE(loop.holds_records());
+  EXPECT_TRUE(loop.failing());
+}
+
+// Regression: the same fault of a disk may end by itself, so it is tried again for ever.
+TEST(LearningLoop, NegativeAFaultOfTheDiskIsTriedAgainAfterTenFailures) {
+  testing::TestClock clock(1);
+  LearnerSetup setup;
+  LearningLoop loop = setup.make_loop(setup.replay, [] { return true; });
+  std::filesystem::rename(setup.store.root() / "base", setup.folder.path() / "away");
+  for (std::uint64_t id = 1; id <= 32; ++id) {
+    ReplayRecord record = answered(id);
+    record.sequence = setup.replay.append(record);
+    loop.take({std::move(record), true, false, monotonic_us()});
+  }
+  int n_tries = 0;
+  for (int i = 0; i < 100 && n_tries < 12; ++i) {
+    const auto unit = loop.next_unit(/*may_train=*/true);
+    if (unit == LearningUnit::kTraining) ++n_tries;
+    if (unit) loop.run(*unit);
+    clock.advance(wait_after_failures_us(100));
+  }
+  EXPECT_EQ(n_tries, 12);
+}
+
 TEST(LearningLoop, AnAbandonedStepCountsAsTraining) {
   LearnerSetup setup;
   LearningLoop loop = setup.make_loop(setup.replay, [] { return false; });

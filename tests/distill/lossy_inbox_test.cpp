@@ -72,6 +72,17 @@ TEST(LossyInbox, WaitingEndsWithAnItemAWakeOrTheTime) {
   waker.join();
 }
 
+TEST(LossyInbox, APauseEndsWithAWakeOrTheTimeWhateverWaits) {
+  LossyInbox<int> inbox(8);
+  inbox.push(1);
+  const auto begin = std::chrono::steady_clock::now();
+  inbox.pause_for(20'000);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(15));
+  std::thread waker([&] { inbox.wake(); });
+  inbox.pause_for(60'000'000);
+  waker.join();
+}
+
 // Items pushed with `wakes` false let the consumer sleep. An urgent item, or half of the capacity, wakes it.
 TEST(LossyInbox, AnItemThatNobodyWaitsForWakesNobody) {
   LossyInbox<int> inbox(8);

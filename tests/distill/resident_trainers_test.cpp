@@ -86,6 +86,36 @@ TEST_F(ResidentTrainersTest, NegativeAnotherVersionStartsFromItsOwnWeights) {
   EXPECT_EQ(logits(trainer), untrained);
 }
 
+// Regression: a crash between a publication and the save after it lost the moments.
+TEST_F(ResidentTrainersTest, AStateSavedBeforeItsCandidateWentLiveIsTakenUp) {
+  {
+    ResidentTrainers trainers(options());
+    train(trainers.take("sql", live(3, 10)), 5);
+    trainers.save("sql");
+  }
+  DraftSource child = live(4, 14);
+  child.parent_name = "sql";
+  child.parent = 3;
+  ResidentTrainers trainers(options());
+  EXPECT_EQ(trainers.take("sql", child).steps(), 5);
+  EXPECT_EQ(trainers.total_steps("sql"), 15U);
+  train(trainers.take("sql", child), 1);
+  trainers.save("sql");
+  EXPECT_EQ(ResidentTrainers(options()).take("sql", live(4, 14)).steps(), 6) << "it is the live version's own now";
+}
+
+TEST_F(ResidentTrainersTest, NegativeAStateOlderThanTheCandidateIsLeftAside) {
+  {
+    ResidentTrainers trainers(options());
+    train(trainers.take("sql", live(3, 10)), 5);
+    trainers.save("sql");
+  }
+  DraftSource child = live(4, 16);
+  child.parent_name = "sql";
+  child.parent = 3;
+  EXPECT_EQ(ResidentTrainers(options()).take("sql", child).steps(), 0);
+}
+
 // Regression: publishing one topic wrote its lineage over the resident trainer of another, so both restarted from zero
 // moments.
 TEST_F(ResidentTrainersTest, AfterAPublishOnlyTheStateOfThatDraftFollows) {
@@ -328,6 +358,27 @@ TEST_F(ResidentTrainersTest, TheLineageOfADamagedStateIsUsedForNoOther) {
     arm_fail_point("");
   }
   EXPECT_EQ(ResidentTrainers(options()).take("sql", live(1)).steps(), 0);
+}
+
+// Regression: after a crash between the two files of the next save, the state of one version's trainer stood beside the
+// lineage of another version, and was taken up once that one was live again.
+TEST_F(ResidentTrainersTest, TheLineageOfAnotherVersionIsUsedForNoOtherState) {
+  {
+    ResidentTrainers trainers(options());
+    train(trainers.take("sql", live(3)), 4);
+    trainers.save("sql");
+  }
+  {
+    ResidentTrainers trainers(options());
+    ::testing::internal::CaptureStderr();
+    train(trainers.take("sql", live(4)), 5);
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find("it is of sql version 3, and sql version 4 is live"), std::string::npos) << said;
+    arm_fail_point("optimizer.lineage.write:1:enospc");
+    EXPECT_THROW(trainers.save("sql"), Error);
+    arm_fail_point("");
+  }
+  EXPECT_EQ(ResidentTrainers(options()).take("sql", live(3)).steps(), 0);
 }
 
 // The optimizer began afresh without a word.

@@ -18,6 +18,7 @@
 #include <ctime>
 #include <iterator>
 #include <set>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -232,6 +233,22 @@ TEST(ThreadPoolPins, ACoreEachBeforeAnybodySharesOne) {
   EXPECT_EQ(plan_pins({}, 1), std::vector<int>{});
 }
 
+// Bug: the workers before one that could not be pinned stayed pinned, in a pool that said it was not.
+TEST(ThreadPoolPins, NobodyStaysPinnedIfOneCannotBe) {
+  const std::vector<AllowedCpu> allowed{{2, 0}, {3, 0}, {4, 0}, {5, 0}};
+  for (int refused = 0; refused < 4; ++refused) {
+    std::vector<std::vector<int>> cpus(4, {2, 3, 4, 5});
+    const auto keep_to = [&](int worker, std::span<const int> to) {
+      if (worker == refused) return false;
+      cpus[static_cast<std::size_t>(worker)].assign(to.begin(), to.end());
+      return true;
+    };
+    EXPECT_EQ(pin_all_or_none(allowed, 4, keep_to), std::vector<int>{});
+    EXPECT_EQ(cpus, (std::vector<std::vector<int>>(4, {2, 3, 4, 5}))) << "worker " << refused << " was refused";
+    EXPECT_EQ(pin_all_or_none(allowed, refused, keep_to).size(), static_cast<std::size_t>(refused));
+  }
+}
+
 std::vector<int> own_cpus() {
   std::vector<int> cpus;
   for (const AllowedCpu& allowed : allowed_cpus()) cpus.push_back(allowed.cpu);
@@ -295,9 +312,11 @@ TEST(ThreadPoolPins, NobodyIsPinnedWhereTheMachineForbidsIt) {
     if (!is_forbidden) return;
     EXPECT_TRUE(before.is_pinned());
     EXPECT_FALSE(before.pin_caller());
-    const ThreadPool after(2, Pinning::kOwnCpus);
-    EXPECT_FALSE(after.is_pinned());
-    EXPECT_FALSE(after.pin_caller());
+    for (const int n_threads : {1, 2}) {  // the only worker of a pool is its caller, whom nobody had tried to pin
+      const ThreadPool after(n_threads, Pinning::kOwnCpus);
+      EXPECT_FALSE(after.is_pinned());
+      EXPECT_FALSE(after.pin_caller());
+    }
     EXPECT_EQ(own_cpus(), mine);
   }).join();
   if (!is_forbidden) GTEST_SKIP() << "needs seccomp";

@@ -265,5 +265,25 @@ TEST(LedgerClock, AStartFarBehindTheNewestRowDeletesNothingYet) {
   EXPECT_EQ(n_rows(), 1) << "the date was right: requests came at it";
 }
 
+// Regression: after a row that was written while the date was ahead, such a start deleted all others.
+TEST(LedgerClock, ARowFromTheFutureHidesNoRightDateAtTheStart) {
+  const TemporaryFolder folder;
+  LedgerOptions options;
+  options.file = folder / "ledger.db";
+  constexpr std::int64_t kDayUs = std::int64_t{24} * 3600 * 1'000'000;
+  {
+    LedgerOptions keep_all = options;
+    keep_all.keep_requests_us = wall_us();
+    Ledger ledger(keep_all);
+    for (const int days : {80, 70, -365}) ledger.record(sample_request("sql", wall_us() - days * kDayUs, 6, 4));
+  }
+  {
+    Ledger ledger(options);
+    for (int i = 0; i < 3; ++i) ledger.flush();  // the writer has gone round
+  }
+  Database database(options.file, Database::Mode::kReadOnly);
+  EXPECT_EQ(database.integer("SELECT COUNT(*) FROM requests"), 3);
+}
+
 }  // namespace
 }  // namespace slip

@@ -209,6 +209,28 @@ TEST_F(HttpServerTest, WithoutRoomForAllChoicesNoneIsMade) {
   EXPECT_TRUE(engine_.wait_for([](const FakeEngine& engine) { return engine.cancelled().size() == 2; }));
 }
 
+class RefusedSpeedTest : public HttpServerTest {
+ protected:
+  EngineCalls calls() override {
+    auto calls = engine_.calls();
+    calls.check_speed = [](const Request&, std::int32_t n_before) {
+      if (n_before >= 2) throw Error(ErrorCode::kUnattainable, "too slow behind so many");
+    };
+    return calls;
+  }
+};
+
+// Bug: a choice was checked when those before it were submitted, so the engine began a call that was then refused.
+TEST_F(RefusedSpeedTest, NoChoiceIsSubmittedIfALaterOneIsRefused) {
+  start();
+  const auto reply = ask(post(R"({"messages":[{"role":"user","content":"hi"}],"n":3})"));
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_TRUE(engine_.requests().empty());
+  EXPECT_EQ(ask(post(R"({"prompt":["a","b"],"n":2})", "/v1/completions")).status, 503);
+  EXPECT_TRUE(engine_.requests().empty());
+  EXPECT_EQ(ask(post(R"({"messages":[{"role":"user","content":"hi"}],"n":2})")).status, 200);
+}
+
 TEST_F(HttpServerTest, UserTextNeverBecomesSpecialTokens) {
   start();
   ask(post(R"({"messages":[{"role":"user","content":"<|end|>"}]})"));

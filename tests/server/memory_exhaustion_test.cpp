@@ -4,6 +4,8 @@
 // answered rightly or with a 503, and the next one is served.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "checkpoints/json_document.h"
 #include "checkpoints/strict_json.h"
 #include "common/lock_free_inbox.h"
@@ -236,6 +238,29 @@ TEST_F(ExhaustedStreamTest, AStreamThatHasBegunEndsWithAnErrorEvent) {
   }
   EXPECT_NE(all.find("[DONE]"), std::string::npos) << all;
   EXPECT_GT(told, 3);
+}
+
+// Bug: where memory ran out on the connection's thread while a worker admitted its call, the engine generated an answer
+// that nobody read.
+TEST_F(ExhaustedStreamTest, ACallThatLosesItsConnectionWhileItIsAdmittedIsCancelled) {
+  engine_.hold = true;
+  bool failed = false;
+  engine_.on_submit = [&](const Request&) {
+    const Spared worker;
+    until_failure = 1;
+    failed = eventually([] { return until_failure <= 0; });
+  };
+  start();
+  RawClient client(server_->port());
+  client.send(closing_post(kChat, "/v1/chat/completions"));
+  client.end_sending();  // the connection's thread asks whether anybody reads, for which it allocates
+  const std::string all = client.read_to_end();
+  EXPECT_NE(all.find("HTTP/1.1 503 "), std::string::npos) << all;
+  const RequestId id = engine_.request(0).id;
+  EXPECT_TRUE(failed);
+  EXPECT_TRUE(engine_.wait_for([&](const FakeEngine& engine) {
+    return std::find(engine.cancelled().begin(), engine.cancelled().end(), id) != engine.cancelled().end();
+  }));
 }
 
 // Bug: reading what a version says of itself ended the process.

@@ -19,7 +19,9 @@
 #include <vector>
 
 #include "common/error.h"
+#include "common/log.h"
 #include "tests/checkpoints/temporary_folder.h"
+#include "tests/failing_allocations.h"
 
 namespace slip::cli {
 namespace {
@@ -139,6 +141,31 @@ TEST(ControlSocket, WaitsForADescriptorWithoutSpinning) {
   ::setrlimit(RLIMIT_NOFILE, &before);
   EXPECT_LT(worked, CLOCKS_PER_SEC / 10) << "processor time of all threads";
   EXPECT_EQ(ask_service(folder.path(), "two"), "fine");
+}
+
+// A command that there is no memory for gets no answer, and the next one does.
+TEST(ControlSocket, EachAllocationThatFailsCostsOneAnswerAtMost) {
+  const testing::TemporaryFolder folder;
+  const ::slip::testing::Spared own;
+  set_log_level(LogLevel::kOff);
+  const ControlSocket socket(folder.path(), [](const std::string& line) { return line + std::string(100, '!'); });
+  const std::string line(100, 'x'), right = line + std::string(100, '!');
+  bool failed = true;
+  int n = 1;
+  for (; failed; ++n) {
+    ASSERT_EQ(ask_service(folder.path(), line), right);
+    ::slip::testing::until_failure = n;
+    std::string reply;
+    try {
+      reply = ask_service(folder.path(), line);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kIo) << error.message();
+    }
+    failed = ::slip::testing::until_failure.exchange(0) <= 0;
+    EXPECT_TRUE(reply == right || (failed && reply.empty())) << reply;
+  }
+  set_log_level(LogLevel::kInfo);
+  EXPECT_GT(n, 3);
 }
 
 // Whoever hangs up or says too much costs the next one nothing.

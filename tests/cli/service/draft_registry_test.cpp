@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "checkpoints/model_config.h"
 #include "checkpoints/weight_files.h"
 #include "cli/target_worker.h"
 #include "common/error.h"
@@ -149,6 +150,21 @@ TEST_F(OpenDraftRegistry, ADataDirectoryOfAnotherTargetIsRefusedWithoutADraftToo
   }
   publish_as_topic_base("draft");
   EXPECT_NO_THROW(refuse_another_target(store_, kTarget)) << "a topic's version says nothing about the target";
+}
+
+// Regression: the start took the stored base draft by its weights alone. Nothing was said, and no topic could be
+// trained.
+TEST_F(OpenDraftRegistry, AStoredBaseWithADamagedConfigIsStoredAgain) {
+  write_draft(folder_.path() / "draft", 1);
+  open("draft");
+  for (const std::uint64_t damaged : {1U, 2U}) {
+    std::ofstream(store_.folder("base", damaged) / "config.json") << (damaged == 1 ? "{}" : "junk");
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(open("draft").base->number, damaged + 1);
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("is stored again"));
+    EXPECT_TRUE(
+        load_model_config(store_.folder("base", damaged + 1)).same_shape(load_model_config(folder_.path() / "draft")));
+  }
 }
 
 // The topic was served by the base draft, although its version before was whole.

@@ -9,11 +9,13 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/log.h"
 #include "distill/replay/replay_buffer.h"
 #include "ledger/database.h"
 #include "tests/checkpoints/temporary_folder.h"
 #include "tests/common/test_clock.h"
 #include "tests/distill/sample_records.h"
+#include "tests/failing_allocations.h"
 
 namespace slip::cli {
 namespace {
@@ -114,6 +116,36 @@ TEST_F(PurgerTest, ARowThatCannotBeWrittenYetIsNotCalledPurged) {
   const PurgeResult result = carry_out({"order-4", TenantId{7}, std::nullopt}, *ledger_, counting());
   EXPECT_FALSE(result.error);
   EXPECT_EQ(result.rows, 1U);
+}
+
+// A purge that there is no memory for says so, and purges when it is asked for again.
+TEST_F(PurgerTest, EachAllocationThatFailsIsSaidAndHidesNothing) {
+  const testing::Spared own;
+  set_log_level(LogLevel::kOff);
+  Purger purger(*ledger_, [](const PurgeScope&) { return std::size_t{0}; });
+  bool failed = true;
+  int n_said = 0;
+  for (int n = 1; failed; ++n) {
+    RequestRow row;
+    row.request_id = row.call_id = static_cast<std::uint64_t>(100 + n);
+    row.http_id = "order-" + std::to_string(100 + n);
+    row.tenant = 7;
+    row.finished_us = wall_us();
+    ledger_->record(row);
+    ledger_->flush();
+    testing::until_failure = n;
+    const PurgeResult result = submit(purger).get();
+    failed = testing::until_failure.exchange(0) <= 0;
+    ASSERT_TRUE(failed || !result.error) << result.error->message();
+    if (result.error) {
+      ++n_said;
+      const PurgeResult again = submit(purger).get();
+      ASSERT_FALSE(again.error) << again.error->message();
+    }
+    ASSERT_TRUE(ledger_->calls_named(row.http_id, std::nullopt).empty()) << "n = " << n;
+  }
+  set_log_level(LogLevel::kInfo);
+  EXPECT_GT(n_said, 2);
 }
 
 TEST_F(PurgerTest, WhatFailsIsSaid) {

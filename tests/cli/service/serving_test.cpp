@@ -163,6 +163,25 @@ TEST_F(ServingTest, WhatIsMissingInTheDataDirectoryIsSaidAtTheStart) {
   EXPECT_EQ(said.find("replay holds"), std::string::npos) << said;
 }
 
+// The router began again from the topics' examples, and only a line at level info told it.
+TEST_F(ServingTest, ARouterStateThatIsMissingAfterLabelledRequestsIsSaidAtTheStart) {
+  config_.learning = true;
+  const auto warns_after = [&](std::optional<std::string_view> label) {
+    ::testing::internal::CaptureStderr();
+    {
+      Serving serving(config_, metrics_, quotas_);
+      ask(*serving.model(), label, std::nullopt);
+      serving.save();
+    }
+    std::filesystem::remove(folder_ / "router.state");
+    return ::testing::internal::GetCapturedStderr().find("what the router learned from them is lost") !=
+           std::string::npos;
+  };
+  EXPECT_FALSE(warns_after(std::nullopt));
+  EXPECT_FALSE(warns_after("math")) << "no request before has named its topic";
+  EXPECT_TRUE(warns_after(std::nullopt));
+}
+
 // What is left for an answer without max_tokens is what is left of the cache where that is smaller than the context:
 // otherwise no such request was answered.
 TEST_F(ServingTest, AContextLargerThanTheCacheIsTheCaches) {

@@ -229,6 +229,21 @@ TEST(ReplayBuffer, AStartWithADateAheadExpiresNothingAtOnce) {
   EXPECT_EQ(ids_in(buffer), std::set<std::uint64_t>{2}) << "it has its whole time";
 }
 
+// Regression: after a record that was dated while the date was ahead, such a start deleted all others all the same.
+TEST(ReplayBuffer, ARecordFromTheFutureHidesNoRightDateAtTheStart) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  {
+    ReplayBuffer buffer(options);
+    for (const std::int64_t from_now_us : {-kYearUs, kYearUs}) {
+      ReplayRecord record = make_record(from_now_us < 0 ? 1 : 2, "sql");
+      record.created_us = wall_us() + from_now_us;
+      buffer.append(record);
+    }
+  }
+  EXPECT_EQ(ids_in(ReplayBuffer(options)), (std::set<std::uint64_t>{1, 2}));
+}
+
 // Regression: a start before the clock was set gave all records an expiry in the past.
 TEST(ReplayBuffer, AStartWithADateBehindExpiresNothingLater) {
   ScratchFolder folder;
