@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <map>
+#include <random>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "common/clock.h"
@@ -72,6 +75,52 @@ TEST_F(RequestQueueTest, SeveralFreePlacesAreSharedToo) {
   Ids ids;
   for (int i = 0; i < 7; ++i) ids.push_back(queue_.take(0)->request.id.value);
   EXPECT_EQ(ids, (Ids{1, 101, 201, 2, 102, 3, 103}));
+}
+
+// The order by its definition: for each place, a look at the next request of every tenant.
+// Bug: each look went over all waiting requests, so a step with a free place cost O(places · waiting requests).
+TEST_F(RequestQueueTest, APeekOfManyHasTheOrderOfTheDefinition) {
+  struct Tenant {
+    std::set<std::pair<std::int32_t, std::uint64_t>> waiting;  // priority, id
+    int n_running = 0;
+    std::uint64_t last_start = 0, first_id = 0;
+  };
+  std::map<std::uint64_t, Tenant> tenants;
+  std::mt19937 random(3);
+  for (std::uint64_t id = 1; id <= 60; ++id) {
+    const std::uint64_t tenant = random() % 5;
+    const auto priority = static_cast<std::int32_t>(random() % 3);
+    push(id, tenant, /*n_prompt=*/4, priority);
+    tenants[tenant].waiting.emplace(priority, id);
+    if (tenants[tenant].first_id == 0) tenants[tenant].first_id = id;
+  }
+  std::uint64_t n_starts = 0;
+  for (const int n : {3, 20, 37}) {
+    Ids expected, ids;
+    std::vector<Tenant*> started;
+    for (int i = 0; i < n; ++i) {
+      Tenant* next = nullptr;
+      const auto turn = [&](const Tenant& tenant) {
+        const auto n_earlier = tenant.n_running + std::count(started.begin(), started.end(), &tenant);
+        return std::tuple(n_earlier, tenant.last_start, tenant.first_id);
+      };
+      for (auto& [name, tenant] : tenants) {
+        if (!tenant.waiting.empty() && (next == nullptr || turn(tenant) < turn(*next))) next = &tenant;
+      }
+      expected.push_back(next->waiting.begin()->second);
+      next->waiting.erase(next->waiting.begin());
+      started.push_back(next);
+    }
+    queue_.peek_needs(static_cast<std::size_t>(n) + 8, needs_);
+    for (int i = 0; i < n; ++i) ids.push_back(queue_.take(0)->request.id.value);
+    EXPECT_EQ(ids, expected);
+    for (Tenant* tenant : started) tenant->last_start = ++n_starts;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (i % 2 == 0) queue_.forget({ids[i]});
+      started[i]->n_running += i % 2 == 0 ? 0 : 1;
+    }
+  }
+  EXPECT_EQ(queue_.n_waiting(), 0);
 }
 
 // With fewer places than tenants no tenant has one running when its turn may come.
