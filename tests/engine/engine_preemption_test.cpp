@@ -96,6 +96,43 @@ TEST(EnginePreemption, TheOldestKeepsItsPages) {
   }
 }
 
+struct Asked {
+  std::uint64_t tenant = 0;
+  std::int32_t priority = 0;
+};
+
+// The order in which these answers end. They start one after the other, and each alone would nearly fill the cache.
+std::vector<std::uint64_t> ends_of(const std::vector<Asked>& asked) {
+  Bench bench({}, {.max_running = 3}, {.n_pages = 12});
+  std::vector<Answer> answers(asked.size());
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    Request request = bench.request(i + 1, answers[i], 300);
+    request.tenant = {asked[i].tenant};
+    request.priority = asked[i].priority;
+    bench.engine->submit(std::move(request));
+    EXPECT_TRUE(bench.engine->step());
+    EXPECT_EQ(bench.engine->n_running(), static_cast<std::int32_t>(i) + 1);
+  }
+  EXPECT_TRUE(drain(*bench.engine));
+  EXPECT_GT(preemptions(bench), 0);
+  std::vector<std::uint64_t> ids;
+  for (const RequestSummary& one : bench.listener.finished) ids.push_back(one.id.value);
+  return ids;
+}
+
+// Bug: the youngest answer was preempted, whatever its priority, so an urgent one gave way to those that it had passed
+// in the queue.
+TEST(EnginePreemption, AKeysLeastUrgentAnswerGivesWay) {
+  const std::vector<Asked> urgent_later = {{.priority = 5}, {.priority = -5}, {.priority = -5}};
+  EXPECT_EQ(ends_of(urgent_later), (std::vector<std::uint64_t>{2, 3, 1}));
+}
+
+// Else each key would send the lowest number.
+TEST(EnginePreemption, APriorityTakesNothingFromAnotherKey) {
+  const std::vector<Asked> asked = {{.tenant = 8}, {.tenant = 7, .priority = 1000}, {.tenant = 8, .priority = -1000}};
+  EXPECT_EQ(ends_of(asked), (std::vector<std::uint64_t>{3, 2, 1})) << "the first and the last change places";
+}
+
 // A large prompt waits until there is room for it. Small requests behind it need not wait as long, and it does not wait
 // for ever.
 TEST(EnginePreemption, SmallRequestsPassALargeOneWithinABound) {
