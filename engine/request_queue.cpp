@@ -63,10 +63,14 @@ void RequestQueue::push(Request request) {
   ready_.notify_one();
 }
 
-// Behind the last request that has an earlier turn. Waiting lowers all priorities alike, so the order of two requests
-// never changes.
+// Orders a tenant's requests. Waiting lowers all priorities alike, so the order of two requests never changes.
+std::int64_t RequestQueue::turn_us(std::int64_t submitted_us, std::int32_t priority) {
+  return submitted_us + priority * kPriorityUs;
+}
+
+// Behind the last request that has no later turn.
 RequestQueue::Waiting::iterator RequestQueue::place_of(Waiting& queue, const WaitingRequest& waiting) {
-  const auto turn = [](const WaitingRequest& one) { return one.submitted_us + one.request.priority * kPriorityUs; };
+  const auto turn = [](const WaitingRequest& one) { return turn_us(one.submitted_us, one.request.priority); };
   auto place = queue.end();
   while (place != queue.begin() && turn(*std::prev(place)) > turn(waiting)) --place;
   return place;
@@ -93,6 +97,29 @@ void RequestQueue::close() {
 std::int32_t RequestQueue::n_waiting() const {
   const std::lock_guard lock(mutex_);
   return static_cast<std::int32_t>(n_waiting_);
+}
+
+std::int32_t RequestQueue::n_before(TenantId tenant, std::int32_t priority) const {
+  const std::int64_t new_us = turn_us(monotonic_us(), priority);
+  const std::lock_guard lock(mutex_);
+  Turn turn{.waits_since = n_arrivals_ + 1};
+  std::int32_t n = 0;
+  if (const auto own = tenants_.find(tenant); own != tenants_.end()) {
+    const Waiting& waiting = own->second.waiting;
+    if (!waiting.empty()) turn.waits_since = own->second.waits_since;
+    const auto is_before = [&](const WaitingRequest& one) {
+      return turn_us(one.submitted_us, one.request.priority) <= new_us;
+    };
+    n = static_cast<std::int32_t>(std::count_if(waiting.begin(), waiting.end(), is_before));
+    turn.n_earlier = own->second.n_running + n;
+    turn.last_start = own->second.last_start;
+  }
+  for (const auto& [id, other] : tenants_) {
+    if (id == tenant) continue;
+    Turn its = first_turn(other);
+    for (std::size_t left = other.waiting.size(); left > 0 && its < turn; --left, ++its.n_earlier) ++n;
+  }
+  return n;
 }
 
 bool RequestQueue::any_cancelled() const {

@@ -31,7 +31,7 @@ struct WaitingRequest {
 // delays another one by one request's end. A tenant's own requests start by priority: a level is worth kPriorityUs of
 // waiting, so a request with a high number is late but never starved. Equal ones start in the order they came. Only
 // push() allocates, so take and cancel work without memory. Background requests have a queue of their own
-// (take_background()). Threads: push, cancel, close, n_waiting from any; the rest is the engine thread's.
+// (take_background()). Threads: push, cancel, close, n_waiting, n_before from any; the rest is the engine thread's.
 class RequestQueue {
  public:
   static constexpr std::int64_t kPriorityUs = 10'000'000;
@@ -45,6 +45,9 @@ class RequestQueue {
   void cancel(RequestId id);
   void close();
   std::int32_t n_waiting() const;
+  // The waiting requests that would start before a new one of this tenant and priority, if none came later and none
+  // ended. Cost: O(tenants + the result).
+  std::int32_t n_before(TenantId tenant, std::int32_t priority) const;
 
   // Whether any running or waiting request is cancelled; whether this one is.
   bool any_cancelled() const;
@@ -94,6 +97,7 @@ class RequestQueue {
     Waiting::iterator at;
   };
   static Turn first_turn(const Tenant& tenant) { return {tenant.n_running, tenant.last_start, tenant.waits_since}; }
+  static std::int64_t turn_us(std::int64_t submitted_us, std::int32_t priority);
   static Waiting::iterator place_of(Waiting& queue, const WaitingRequest& waiting);
   WaitingRequest remove(Waiting& queue, Waiting::iterator at);
 

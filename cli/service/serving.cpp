@@ -242,7 +242,8 @@ struct Serving::State {
     if (!request.slo.any()) return;
     const SpeedForecast::Lengths lengths{static_cast<std::int32_t>(request.prompt.size()), request.max_tokens};
     try {
-      require_attainable(request.slo, forecast->predict({engine->n_running(), engine->n_waiting()}, lengths));
+      const SpeedForecast::Load load{engine->n_running(), engine->n_waiting(), engine->n_waiting_before(request)};
+      require_attainable(request.slo, forecast->predict(load, lengths));
     } catch (const Error&) {
       metrics.on_slo_refused(request.slo_tier);
       throw;

@@ -166,6 +166,38 @@ TEST_F(RequestQueueTest, ATenantsRequestsStartByPriority) {
   EXPECT_EQ(start_many(6), (Ids{3, 101, 5, 2, 4, 1}));
 }
 
+// Bug: a prediction of a new request's speed counted all waiting requests as before it.
+TEST_F(RequestQueueTest, CountsThoseThatStartBeforeANewOne) {
+  EXPECT_EQ(queue_.n_before({7}, 0), 0);
+  push(1, 7, 4, 5);
+  push(2, 7);
+  push(3, 7, 4, -5);
+  push_many(101, 2, 8);
+  EXPECT_EQ(queue_.n_before({7}, 0), 4) << "2 and 3 of its key; the other key's first two turns";
+  EXPECT_EQ(queue_.n_before({7}, 6), 5);
+  EXPECT_EQ(queue_.n_before({7}, -6), 0);
+  EXPECT_EQ(queue_.n_before({8}, 0), 5) << "of the other key those with its first three turns";
+  EXPECT_EQ(queue_.n_before({9}, 0), 2) << "each key's first";
+  EXPECT_EQ(start_many(2), (Ids{3, 101}));
+  EXPECT_EQ(queue_.n_before({8}, -6), 1) << "the other key's latest start is longer ago";
+}
+
+// The count is where a push puts the request.
+TEST_F(RequestQueueTest, TheCountIsThePlaceOfThePush) {
+  std::mt19937 random(5);
+  std::vector<std::size_t> places;
+  for (std::uint64_t id = 1; id <= 40; ++id) {
+    const std::uint64_t tenant = random() % 4;
+    const auto priority = static_cast<std::int32_t>(random() % 3);
+    const auto n_before = static_cast<std::size_t>(queue_.n_before({tenant}, priority));
+    push(id, tenant, /*n_prompt=*/32 * id, priority);  // its pages tell it apart
+    queue_.peek_needs(64, needs_);
+    const std::int32_t pages = needs_[n_before].pages;
+    EXPECT_TRUE(std::all_of(needs_.begin(), needs_.end(), [&](const auto& need) { return need.pages <= pages; })) << id;
+    if (id % 4 == 0) start();
+  }
+}
+
 TEST_F(RequestQueueTest, ALevelOfPriorityIsWorthSomeWaiting) {
   testing::TestClock clock(1'000'000);
   push(1, 7, 4, 2);
