@@ -107,7 +107,6 @@ struct Engine::State {
   void learn_lengths();
   void run_ahead();
   void drop_drafts();
-  void limit_unmeasured_lengths();
   void follow_orders();
   DeadlineLoad deadline_of(std::size_t i, std::int64_t now_us) const;
   void learn_mean_tokens();
