@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/scheduler/plan.h"
+#include "tests/common/test_clock.h"
 #include "tests/engine/engine_bench.h"
 
 namespace slip {
@@ -156,6 +159,48 @@ TEST(EnginePreemption, SmallRequestsPassALargeOneWithinABound) {
   };
   EXPECT_EQ(place_of(2), kMostPassed + 1) << "after the small ones that passed it and the one it waited for";
   for (std::uint64_t id = 3; id < 3 + kMostPassed; ++id) EXPECT_LT(place_of(id), place_of(1));
+}
+
+// A preempted answer that reads its tokens again is no prompt that waits: its first token came long ago. So it takes no
+// more of a step than the pace of the answer beside it leaves, and its own target is measured by that first token.
+TEST(EnginePreemption, AResumedAnswerWithATargetIsReadInSmallPieces) {
+  testing::TestClock clock(1'000'000);
+  Bench bench({}, {.k = 0, .adaptive_k = true, .deadlines = true, .prefix_cache = 0}, {.n_pages = 12});
+  // A pass takes 10 ms, and 100 µs for each row of a prompt.
+  bench.worker->on_run = [&](int /*n_run*/) { clock.advance(10'000); };
+  bench.worker->spoil = [&, run = 0](const StepInput& input, std::span<float> /*logits*/) mutable {
+    if (std::exchange(run, bench.worker->n_runs) == bench.worker->n_runs) return;
+    clock.advance(100 * static_cast<std::int64_t>(input.tokens.size() - input.kv.size()));
+  };
+  std::vector<Answer> answers(3);
+  const auto submit = [&](std::size_t i, std::size_t n_prompt, std::int32_t max_tokens, SloTargets slo) {
+    Request request =
+        full_request(i + 1, std::vector<std::int32_t>(n_prompt, static_cast<std::int32_t>(i)), answers[i]);
+    request.max_tokens = max_tokens;
+    request.sampling.temperature = 0;
+    request.slo = slo;
+    bench.engine->submit(std::move(request));
+  };
+  submit(0, 1, 300, {.tpot_us = 10'100});
+  for (int i = 0; i < 30; ++i) ASSERT_TRUE(bench.engine->step());  // enough to know the times
+  submit(1, 64, 100, {});
+  ASSERT_TRUE(bench.engine->step());
+  submit(2, 1, 100, {.ttft_us = 100'000});  // the youngest: it goes on when the second one has ended
+  EXPECT_TRUE(drain(*bench.engine));
+  EXPECT_EQ(preemptions(bench), 1);
+  std::int32_t n_read = 0;
+  bool preempted = false;
+  for (const StepFigures& step : bench.listener.steps) {
+    preempted |= step.n_preempted > 0;
+    if (!preempted || step.prefill_rows == 0) continue;
+    EXPECT_EQ(step.n_decoding, 1);
+    EXPECT_LE(step.prefill_rows, 8);
+    n_read += step.prefill_rows;
+  }
+  EXPECT_GT(n_read, 64);
+  const RequestSummary& resumed = answers[2].summary;
+  EXPECT_EQ(answers[2].tokens.size(), 100U);
+  EXPECT_TRUE(meets(resumed.slo, resumed.figures)) << measured_ttft_ms(resumed.figures) << " ms";
 }
 
 TEST(EnginePreemption, AWaitingSequenceCanBeCancelled) {
