@@ -303,13 +303,13 @@ class CallReader {
     const json* options = fields_.find("stream_options");
     if (options == nullptr) return;
     if (!call_.stream) refuse_field("stream_options", "is only allowed when 'stream' is true");
-    // With continuous_usage_stats vLLM repeats the usage in each chunk; here only the last chunk has it.
     static constexpr std::array<std::string_view, 3> kMembers = {"include_usage", "include_obfuscation",
                                                                  "continuous_usage_stats"};
     check_members(*options, "stream_options", kMembers);
     const RequestFields fields(*options, "stream_options.");
     call_.include_usage = fields.boolean("include_usage").value_or(false);
-    fields.boolean("continuous_usage_stats");
+    const bool continuous = fields.boolean("continuous_usage_stats").value_or(false);
+    call_.continuous_usage = call_.include_usage && continuous;  // as in vLLM
     if (fields.boolean("include_obfuscation").value_or(false)) {
       refuse_unsupported_field("stream_options.include_obfuscation");
     }

@@ -52,6 +52,7 @@ struct CompletionCall {
   std::vector<std::int32_t> stop_token_ids;  // end the answer, like the model's own end tokens
   bool ignore_eos = false;                   // the model's own end tokens do not end the answer
   bool stream = false, include_usage = false;
+  bool continuous_usage = false;   // with include_usage: in each chunk
   bool echo = false;               // completion: the answer begins with the prompt's text and scores
   std::int32_t top_logprobs = -1;  // as in Request
   std::int32_t priority = 0;       // as in Request

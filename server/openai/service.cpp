@@ -330,6 +330,9 @@ Admission Service::admit(Endpoint endpoint, std::string_view body, const CallHea
     check_choices(n_choices, served->max_waiting);
     who = identify(*served, call, prepared.front());
     check_echoes(who, options_.max_answer_bytes);
+    for (const Request& of_prompt : prepared) {
+      if (call.continuous_usage) who.prompt_tokens.push_back(static_cast<std::int32_t>(of_prompt.prompt.size()));
+    }
     who.requests.reserve(n_choices);  // first, so that every submitted request is recorded
     for (const Request& of_prompt : prepared) {
       for (std::int32_t i = 0; i < call.n; ++i) {
