@@ -127,6 +127,7 @@ JsonText open_frame(const AnswerIdentity& who, const char* object) {
   json.member("created", who.created_s);
   json.member("model", who.model);
   json.member("system_fingerprint", who.system_fingerprint);
+  if (!who.service_tier.empty()) json.member("service_tier", who.service_tier);
   return json;
 }
 

@@ -23,6 +23,7 @@ struct AnswerIdentity {
   std::string id;                       // "chatcmpl-…" or "cmpl-…"
   std::string model;
   std::string system_fingerprint;  // as in ServedModel
+  std::string service_tier;        // as in CompletionCall; empty: not returned
   // The client's seed. A seed drawn by the server is not returned: a request with a seed uses another acceptance rule,
   // so it would not reproduce the answer.
   std::optional<std::int64_t> seed;

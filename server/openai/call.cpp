@@ -383,8 +383,11 @@ class CallReader {
     if (!name) return;
     const auto tier = std::find_if(tiers.begin(), tiers.end(), [&](const SloTier& one) { return one.name == *name; });
     if (tier == tiers.end()) {
-      if (std::find(kHintedTiers.begin(), kHintedTiers.end(), *name) != kHintedTiers.end()) return;
-      refuse_field("service_tier", "names no tier of this service" + listed(tiers));
+      if (std::find(kHintedTiers.begin(), kHintedTiers.end(), *name) == kHintedTiers.end()) {
+        refuse_field("service_tier", "names no tier of this service" + listed(tiers));
+      }
+      call_.service_tier = "default";
+      return;
     }
     const auto& allowed = headers.slo_tiers;
     if (!headers.may_ask_slo && std::find(allowed.begin(), allowed.end(), *name) == allowed.end()) {
@@ -392,7 +395,7 @@ class CallReader {
                   "the operator allows it with slo_tiers=" + *name + " in the keys file", "service_tier");
     }
     take_targets(tier->slo, "and service_tier differ");
-    call_.slo_tier = *name;
+    call_.slo_tier = call_.service_tier = *name;
   }
 
   static std::string listed(std::span<const SloTier> tiers) {

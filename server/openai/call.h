@@ -48,6 +48,7 @@ struct CompletionCall {
   std::optional<ProposeBy> propose_by;
   SloTargets slo;
   std::string slo_tier;                      // whose targets they are; empty: none's
+  std::string service_tier;                  // that serves it, for the answer: slo_tier or "default"; empty: none asked
   bool keep_stop = false;                    // as in Request
   std::vector<std::int32_t> stop_token_ids;  // end the answer, like the model's own end tokens
   bool ignore_eos = false;                   // the model's own end tokens do not end the answer

@@ -293,6 +293,7 @@ AnswerIdentity Service::identify(const ServedModel& served, const CompletionCall
   }
   who.model = call.model.value_or(served.names.front());
   who.system_fingerprint = served.system_fingerprint;
+  who.service_tier = call.service_tier;
   if (call.sampling.seed) who.seed = static_cast<std::int64_t>(*call.sampling.seed);
   who.created_s = wall_us() / 1'000'000;
   who.topic = (*served.router->topics())[first.route.topic].name;

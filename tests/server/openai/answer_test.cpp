@@ -162,6 +162,17 @@ TEST(Answer, EveryObjectNamesBuildAndTarget) {
   }
 }
 
+// Bug: service_tier was accepted, and the answer did not say which tier served it.
+TEST(Answer, TheTierThatServesComesBack) {
+  auto who = identity();
+  EXPECT_FALSE(json::parse(whole(who, {"hi", {}}, summary(StopReason::kLength))).contains("service_tier"));
+  who.service_tier = "fast";
+  EXPECT_EQ(json::parse(whole(who, {"hi", {}}, summary(StopReason::kLength)))["service_tier"], "fast");
+  for (const auto& event : events(opening_events(who) + closing(who, summary(StopReason::kLength)))) {
+    EXPECT_EQ(event["service_tier"], "fast") << event;
+  }
+}
+
 TEST(Answer, AGivenSeedComesBackAlsoWhereAcceptanceIsHidden) {
   auto who = identity();
   const auto metrics_of = [&] {
