@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bench/common_client.h"
+#include "bench/common_load_report.h"
 #include "bench/common_mean_ratio.h"
 #include "bench/common_open_loop.h"
 #include "bench/common_prompts.h"
@@ -107,29 +108,13 @@ std::vector<std::vector<Arrival>> arrivals_of(const Options& options, const std:
   return all;
 }
 
-// The figures by the names of `vllm bench serve`, so that what reads its JSON reads this one. Its times between chunks
-// are not among them: itl_ms is between tokens.
-json by_vllm_names(const json& figures) {
-  const double seconds = figures["duration_s"];
-  json named = {{"completed", figures["completed"]},
-                {"duration", seconds},
-                {"total_output_tokens", figures["output_tokens"]},
-                {"request_throughput", figures["completed"].get<double>() / seconds},
-                {"output_throughput", figures["tokens_per_s"]}};
-  for (const auto& [ours, theirs] : {std::pair{"ttft_ms", "ttft_ms"}, {"tpot_ms", "tpot_ms"}, {"e2e_ms", "e2el_ms"}}) {
-    for (const auto& [which, prefix] : {std::pair{"mean", "mean_"}, {"p50", "median_"}, {"p99", "p99_"}}) {
-      named[std::string(prefix) + theirs] = figures[ours][which];
-    }
-  }
-  return named;
-}
-
 json figures_of(std::vector<LoadFigures> runs, const Options& options) {
   for (LoadFigures& run : runs) {
     for (ReplyFigures& reply : run.replies) reply.slo = slo_targets_of_ms(options.tpot_ms, options.ttft_ms);
   }
   json figures = summarize(runs);
   figures["vllm"] = by_vllm_names(figures);
+  figures["llama_cpp"] = by_llama_cpp_names(figures);
   return figures;
 }
 
