@@ -2,6 +2,7 @@
 #include "bench/common_load_report.h"
 
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <utility>
 
@@ -44,6 +45,27 @@ json by_llama_cpp_names(const json& figures) {
           {"completed_samples", count("completed")},
           {"failed_samples", failed},
           {"summary", json::array({overall})}};
+}
+
+LoadDrawing load_drawing(const json& result) {
+  bool has_targets = false;
+  for (const json& load : result["loads"]) {
+    for (const json& arm : load["arms"]) has_targets |= arm.contains("goodput_per_s");
+  }
+  char subtitle[96];
+  std::snprintf(subtitle, sizeof subtitle, "%d rounds of %g s a load. Lines: p50; dashes: p99",
+                result["rounds"].get<int>(), result["duration_s"].get<double>());
+  return {"Measured load",
+          "What clients see over the load",
+          subtitle,
+          "Goodput, time to the first token and time between tokens of each arm over the load.",
+          {{.title = has_targets ? "Goodput: requests a second that met the targets" : "Requests answered a second",
+            .line = has_targets ? "/goodput_per_s" : "/vllm/request_throughput",
+            .dashes = "",
+            .logarithmic = false},
+           {.title = "Time to the first token, ms", .line = "/ttft_ms/p50", .dashes = "/ttft_ms/p99"},
+           // The tokens of one chunk are 0 ms apart, which has no logarithm.
+           {.title = "Time between tokens, ms", .line = "/itl_ms/p50", .dashes = "/itl_ms/p99", .logarithmic = false}}};
 }
 
 }  // namespace slip::bench

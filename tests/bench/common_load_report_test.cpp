@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/common_load_report.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <vector>
+#include <string>
 
 #include "cli/simulation/load_figures.h"
 
@@ -11,6 +12,7 @@ namespace slip::bench {
 namespace {
 
 using nlohmann::json;
+using ::testing::HasSubstr;
 
 // Two answers of 200 and 400 ms, one that was refused and one that failed.
 std::vector<LoadFigures> runs() {
@@ -63,6 +65,36 @@ TEST(LoadReport, VllmsNamesHaveItsMeaning) {
   EXPECT_EQ(named["total_output_tokens"], 20);
   EXPECT_EQ(named["median_ttft_ms"], 20);
   EXPECT_EQ(named["mean_e2el_ms"], 300);
+}
+
+json result_of(bool has_targets) {
+  json result = {{"rounds", 3}, {"duration_s", 30.0}, {"loads", json::array()}};
+  for (const double rate : {2.0, 4.0}) {
+    json load = {{"rate_per_s", rate}};
+    for (const char* arm : {"auto", "none"}) {
+      json figures = summarize(runs());
+      figures["vllm"] = by_vllm_names(figures);
+      if (has_targets) figures["goodput_per_s"] = rate / 2;
+      load["arms"][arm] = figures;
+    }
+    result["loads"].push_back(load);
+  }
+  return result;
+}
+
+TEST(LoadReport, DrawsGoodputAndLatencyOfAllArms) {
+  for (const bool has_targets : {false, true}) {
+    const json result = result_of(has_targets);
+    const std::string svg = load_svg(result["loads"], load_drawing(result));
+    EXPECT_THAT(svg, HasSubstr("3 rounds of 30 s a load"));
+    EXPECT_THAT(svg, HasSubstr(has_targets ? "met the targets" : "Requests answered a second"));
+    for (const char* text : {"Time to the first token, ms", "Time between tokens, ms", ">auto<", ">none<"}) {
+      EXPECT_THAT(svg, HasSubstr(text));
+    }
+    std::size_t lines = 0;
+    for (std::size_t at = svg.find("<polyline"); at != std::string::npos; at = svg.find("<polyline", at + 1)) ++lines;
+    EXPECT_EQ(lines, 2U * (1 + 2 + 2)) << "p50 and p99 of two times, and the goodput";
+  }
 }
 
 }  // namespace
