@@ -72,6 +72,7 @@ class EventReader {
     reply_.proposed = figures.value("num_draft_tokens", std::int64_t{0});
     reply_.accepted = figures.value("num_accepted_draft_tokens", std::int64_t{0});
     reply_.first_rejections = figures.value("num_first_rejections", std::int64_t{0});
+    reply_.accepted_siblings = figures.value("num_accepted_siblings", std::int64_t{0});
     if (figures.contains("draft_version") && figures["draft_version"].is_number()) {
       reply_.draft_version = figures["draft_version"];
     }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bench/common_client.h"
+#include "bench/common_load_report.h"
 #include "bench/common_mean_ratio.h"
 #include "bench/common_open_loop.h"
 #include "bench/common_prompts.h"
@@ -22,6 +23,7 @@
 #include "bench/common_service.h"
 #include "cli/progress_line.h"
 #include "common/error.h"
+#include "common/file.h"
 
 namespace slip::bench {
 namespace {
@@ -29,9 +31,10 @@ namespace {
 using nlohmann::json;
 
 struct Options {
-  std::string url, trace, prompts, topic, target, draft, config, capacity_arm = "auto", work = "build/load";
+  std::string url, trace, prompts, topic, target, draft, config, capacity_arm = "auto", work = "build/load", svg;
   std::vector<std::string> arms;
-  double rate = 0, load = 0.5, scale = 0, duration_s = 30, temperature = 0, ttft_ms = 0, tpot_ms = 0;
+  std::vector<double> rates, loads = {0.5};
+  double scale = 0, duration_s = 30, temperature = 0, ttft_ms = 0, tpot_ms = 0;
   int max_tokens = 128, rounds = 3, capacity_clients = 8;
   std::size_t capacity_requests = 64;
   std::uint64_t seed = 1;
@@ -69,7 +72,7 @@ LoadCalls calls_of(const Options& options) {
 }
 
 bool rate_is_missing(const Options& options) {
-  return options.rate <= 0 && (options.trace.empty() || options.scale == 0);
+  return options.rates.empty() && (options.trace.empty() || options.scale == 0);
 }
 
 // Empty without --trace.
@@ -107,29 +110,13 @@ std::vector<std::vector<Arrival>> arrivals_of(const Options& options, const std:
   return all;
 }
 
-// The figures by the names of `vllm bench serve`, so that what reads its JSON reads this one. Its times between chunks
-// are not among them: itl_ms is between tokens.
-json by_vllm_names(const json& figures) {
-  const double seconds = figures["duration_s"];
-  json named = {{"completed", figures["completed"]},
-                {"duration", seconds},
-                {"total_output_tokens", figures["output_tokens"]},
-                {"request_throughput", figures["completed"].get<double>() / seconds},
-                {"output_throughput", figures["tokens_per_s"]}};
-  for (const auto& [ours, theirs] : {std::pair{"ttft_ms", "ttft_ms"}, {"tpot_ms", "tpot_ms"}, {"e2e_ms", "e2el_ms"}}) {
-    for (const auto& [which, prefix] : {std::pair{"mean", "mean_"}, {"p50", "median_"}, {"p99", "p99_"}}) {
-      named[std::string(prefix) + theirs] = figures[ours][which];
-    }
-  }
-  return named;
-}
-
 json figures_of(std::vector<LoadFigures> runs, const Options& options) {
   for (LoadFigures& run : runs) {
     for (ReplyFigures& reply : run.replies) reply.slo = slo_targets_of_ms(options.tpot_ms, options.ttft_ms);
   }
   json figures = summarize(runs);
   figures["vllm"] = by_vllm_names(figures);
+  figures["llama_cpp"] = by_llama_cpp_names(figures);
   return figures;
 }
 
@@ -137,7 +124,8 @@ json run_url(const Options& options) {
   if (rate_is_missing(options)) {
     throw Error(ErrorCode::kInvalidArgument, "no load is given", "give --rate, or --trace with --scale");
   }
-  const auto arrivals = arrivals_of(options, trace_of(options), options.rate, /*rounds=*/1);
+  const double rate = options.rates.empty() ? 0 : options.rates.front();
+  const auto arrivals = arrivals_of(options, trace_of(options), rate, /*rounds=*/1);
   return figures_of({run_open_loop(parse_url(options.url), calls_of(options), arrivals.front())}, options);
 }
 
@@ -194,21 +182,14 @@ json compare(const Options& options, const std::map<std::string, std::vector<Loa
 }
 
 // Runs the arms in turns, a new service each time, with the same arrivals and prompts. The order is reversed from round
-// to round, so that drift of the machine favours none.
-json run_arms(const Options& options) {
-  const LoadCalls calls = calls_of(options);
-  const std::vector<Arrival> trace = trace_of(options);
+// to round, so that drift of the machine favours none. They begin without what an earlier load, or the measurement of
+// capacity, has taught them.
+json run_load(const Options& options, const LoadCalls& calls, const std::vector<Arrival>& trace, double rate) {
   delete_data(options);
-  json result = {{"rounds", options.rounds}, {"duration_s", options.duration_s}};
-  double rate = options.rate;
-  if (rate_is_missing(options)) {
-    result["capacity_per_s"] = capacity(options, calls, trace);
-    delete_data(options);  // else the load's arms would know more than the arm that did not measure it
-    rate = options.load * result["capacity_per_s"].get<double>();
-  }
   const auto rounds = arrivals_of(options, trace, rate, options.rounds);
   std::size_t n_arrivals = 0;
   for (const auto& arrivals : rounds) n_arrivals += arrivals.size();
+  json result = json::object();
   result["rate_per_s"] = static_cast<double>(n_arrivals) / (options.duration_s * options.rounds);
   std::map<std::string, std::vector<LoadFigures>> runs;
   std::size_t first_prompt = 0;
@@ -230,6 +211,29 @@ json run_arms(const Options& options) {
   return result;
 }
 
+// One load's figures are members of the result, several loads' those of its `loads`.
+json run_arms(const Options& options) {
+  const LoadCalls calls = calls_of(options);
+  const std::vector<Arrival> trace = trace_of(options);
+  json result = {{"rounds", options.rounds}, {"duration_s", options.duration_s}};
+  std::vector<double> rates = options.rates;
+  if (rate_is_missing(options)) {
+    delete_data(options);
+    const double capacity_per_s = capacity(options, calls, trace);
+    result["capacity_per_s"] = capacity_per_s;
+    for (const double load : options.loads) rates.push_back(load * capacity_per_s);
+  }
+  if (rates.empty()) rates = {0};  // the trace's own, by --scale
+  json loads = json::array();
+  for (const double rate : rates) loads.push_back(run_load(options, calls, trace, rate));
+  if (loads.size() == 1) {
+    result.update(loads.front());
+  } else {
+    result["loads"] = std::move(loads);
+  }
+  return result;
+}
+
 void print_row(const json& result) {
   std::printf("completed %ld · rejected (429) %ld · failed %ld · α %.3f · %.1f tokens/s\n",
               result["completed"].get<long>(), result["rejected"].get<long>(), result["failed"].get<long>(),
@@ -247,6 +251,16 @@ void print_row(const json& result) {
 }
 
 void print_table(const json& result) {
+  if (result.contains("loads")) {
+    for (const json& load : result["loads"]) {
+      json one = result;
+      one.erase("loads");
+      one.update(load);
+      print_table(one);
+      std::printf("\n");
+    }
+    return;
+  }
   if (!result.contains("arms")) return print_row(result);
   std::printf("%.2f requests/s", result["rate_per_s"].get<double>());
   if (result.contains("capacity_per_s")) std::printf(" of a capacity of %.2f", result["capacity_per_s"].get<double>());
@@ -270,7 +284,9 @@ void print_table(const json& result) {
 }
 
 void add_load(CLI::App& app, Options& options) {
-  auto* rate = app.add_option("--rate", options.rate, "Requests per second, Poisson arrivals or a trace's")
+  auto* rate = app.add_option("--rate", options.rates,
+                              "Requests per second, Poisson arrivals or a trace's; several, with --arms: a load each")
+                   ->delimiter(',')
                    ->check(CLI::PositiveNumber);
   app.add_option("--trace", options.trace,
                  "CSV of TIMESTAMP,ContextTokens,GeneratedTokens: when requests start, and how "
@@ -307,9 +323,15 @@ void add_arms(CLI::App& app, Options& options) {
   app.add_option("--target", options.target, "Target folder of the arms")->needs(arms);
   app.add_option("--draft", options.draft, "Base draft folder of the arms")->needs(arms);
   app.add_option("-c,--config", options.config, "Service configuration of the arms")->needs(arms);
-  app.add_option("--load", options.load,
-                 "Rate as a share of capacity, if neither --rate nor --scale is given (default 0.5)")
+  app.add_option(
+         "--load", options.loads,
+         "Rate as a share of capacity, if neither --rate nor --scale is given (default 0.5); several: a load each")
+      ->delimiter(',')
       ->check(CLI::PositiveNumber)
+      ->needs(arms);
+  app.add_option("--svg", options.svg,
+                 "Also draw goodput, time to the first token and time between tokens of each arm over several loads "
+                 "into this file")
       ->needs(arms);
   app.add_option("--rounds", options.rounds, "Turns of each arm, each of --duration (default 3)")
       ->check(CLI::PositiveNumber);
@@ -334,6 +356,14 @@ json run(const Options& options) {
     throw Error(ErrorCode::kInvalidArgument, "arms of a fixed length have a configuration of their own",
                 "leave out -c");
   }
+  if (!options.url.empty() && options.rates.size() > 1) {
+    throw Error(ErrorCode::kInvalidArgument, "several loads are for --arms", "give one --rate with --url");
+  }
+  const std::size_t n_loads = rate_is_missing(options) ? options.loads.size() : options.rates.size();
+  if (!options.svg.empty() && n_loads < 2) {
+    throw Error(ErrorCode::kInvalidArgument, "--svg draws figures over several loads",
+                "give --load or --rate two or more, such as --load 0.3,0.6,0.9");
+  }
   return options.arms.empty() ? run_url(options) : run_arms(options);
 }
 
@@ -347,6 +377,14 @@ int main(int argc, char** argv) {
   slip::bench::add_arms(app, options);
   slip::bench::add_load(app, options);
   CLI11_PARSE(app, argc, argv);
-  return slip::bench::show_result(
-      "load", options.json, [&] { return slip::bench::run(options); }, slip::bench::print_table);
+  nlohmann::json result;
+  const int status = slip::bench::show_result(
+      "load", options.json, [&] { return result = slip::bench::run(options); }, slip::bench::print_table);
+  if (status != 0 || options.svg.empty()) return status;
+  // Last, since a run takes minutes and the file may not be writable.
+  const auto draw = [&] {
+    slip::write_output_file(options.svg, slip::load_svg(result["loads"], slip::bench::load_drawing(result)));
+    return nlohmann::json();
+  };
+  return slip::bench::show_result("load", /*as_json=*/false, draw, [](const nlohmann::json&) {});
 }

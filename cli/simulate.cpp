@@ -326,6 +326,14 @@ void check_drawing(const SimulateOptions& options) {
   }
 }
 
+LoadDrawing drawing_of(const Profile& profile) {
+  return {"Simulated load",
+          "Latency of a whole answer over the load, in ms",
+          "simulated: " + profile.machine + ". Lines: mean; dashes: p99",
+          "Mean and p99 latency of each arm over the load.",
+          {{.line = "/e2e_ms/mean", .dashes = "/e2e_ms/p99"}}};
+}
+
 void run_simulate(const SimulateOptions& options) {
   check(options);
   check_drawing(options);
@@ -343,7 +351,7 @@ void run_simulate(const SimulateOptions& options) {
     print_table(result);
   }
   // Last, since a simulation may take minutes and the file may not be writable.
-  if (!options.svg.empty()) write_output_file(options.svg, load_svg(result["loads"], profile.machine));
+  if (!options.svg.empty()) write_output_file(options.svg, load_svg(result["loads"], drawing_of(profile)));
 }
 
 void add_load_options(CLI::App& command, SimulateOptions& options) {

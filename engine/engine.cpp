@@ -131,4 +131,8 @@ std::int32_t Engine::n_waiting() const {
   return state_->request_queue.n_waiting();
 }
 
+std::int32_t Engine::n_waiting_before(const Request& request) const {
+  return state_->request_queue.n_before(request.tenant, request.priority);
+}
+
 }  // namespace slip

@@ -73,6 +73,8 @@ class Engine {
 
   std::int32_t n_running() const;  // any thread
   std::int32_t n_waiting() const;  // any thread
+  // The waiting requests that would start before this one, if it came now. Any thread.
+  std::int32_t n_waiting_before(const Request& request) const;
   // Free pages of the target's cache, including those that only the prefix cache holds. Updated by each step and at the
   // end of a sequence. Any thread.
   std::int32_t n_free_pages() const;

@@ -18,19 +18,28 @@ std::uint64_t seed_of_this_machine() {
   return static_cast<std::uint64_t>(device()) << 32 | device();
 }
 
+WaitingNeed need_of(const WaitingRequest& waiting) {
+  const Request& request = waiting.request;
+  const auto n_prompt = static_cast<std::int32_t>(request.prompt.size());
+  const std::int32_t n_slots = slots_to_start(n_prompt, n_prompt + request.max_tokens, request.score_prompt);
+  return {PagePool::pages_for(n_slots), waiting.n_passed};
+}
+
 }  // namespace
 
 RequestQueue::RequestQueue(std::int32_t max_waiting, std::optional<std::uint64_t> seed)
-    : max_waiting_(static_cast<std::size_t>(max_waiting)), seeds_(seed ? *seed : seed_of_this_machine()) {}
+    : max_waiting_(static_cast<std::size_t>(max_waiting)), seeds_(seed ? *seed : seed_of_this_machine()) {
+  peeked_.reserve(max_waiting_);
+}
 
 void RequestQueue::push(Request request) {
   {
     const std::lock_guard lock(mutex_);
     const std::int64_t now_us = monotonic_us();
     if (closed_) throw Error(ErrorCode::kUnavailable, "the engine is shutting down", "send the request elsewhere");
-    Waiting& queue = request.is_background() ? background_ : waiting_;
-    if (&queue == &waiting_ && waiting_.size() >= max_waiting_) {
-      throw Error(ErrorCode::kOverloaded, std::to_string(waiting_.size()) + " requests are waiting already",
+    const bool is_background = request.is_background();
+    if (!is_background && n_waiting_ >= max_waiting_) {
+      throw Error(ErrorCode::kOverloaded, std::to_string(n_waiting_) + " requests are waiting already",
                   "try again later");
     }
     const RequestId id = request.id;
@@ -39,9 +48,13 @@ void RequestQueue::push(Request request) {
       throw Error(ErrorCode::kInvalidArgument, "request id " + std::to_string(id.value) + " is in use", {}, "id");
     }
     try {
-      tenants_.try_emplace(tenant);
+      Tenant& its = tenants_[tenant];
+      heads_.reserve(tenants_.size());
+      Waiting& queue = is_background ? background_ : its.waiting;
+      if (its.waiting.empty()) its.waits_since = ++n_arrivals_;
       WaitingRequest waiting{std::move(request), seeds_(), now_us};
       queue.insert(place_of(queue, waiting), std::move(waiting));
+      n_waiting_ += is_background ? 0 : 1;
     } catch (const std::bad_alloc&) {
       live_.erase(id);
       throw;
@@ -50,17 +63,16 @@ void RequestQueue::push(Request request) {
   ready_.notify_one();
 }
 
-// Behind the tenant's last request that has an earlier turn. Waiting lowers all priorities alike, so the order of two
-// requests never changes.
+// Orders a tenant's requests. Waiting lowers all priorities alike, so the order of two requests never changes.
+std::int64_t RequestQueue::turn_us(std::int64_t submitted_us, std::int32_t priority) {
+  return submitted_us + priority * kPriorityUs;
+}
+
+// Behind the last request that has no later turn.
 RequestQueue::Waiting::iterator RequestQueue::place_of(Waiting& queue, const WaitingRequest& waiting) {
-  const auto turn = [](const WaitingRequest& one) { return one.submitted_us + one.request.priority * kPriorityUs; };
+  const auto turn = [](const WaitingRequest& one) { return turn_us(one.submitted_us, one.request.priority); };
   auto place = queue.end();
-  for (auto at = queue.end(); at != queue.begin();) {
-    --at;
-    if (at->request.tenant != waiting.request.tenant) continue;
-    if (turn(*at) <= turn(waiting)) break;
-    place = at;
-  }
+  while (place != queue.begin() && turn(*std::prev(place)) > turn(waiting)) --place;
   return place;
 }
 
@@ -84,7 +96,30 @@ void RequestQueue::close() {
 
 std::int32_t RequestQueue::n_waiting() const {
   const std::lock_guard lock(mutex_);
-  return static_cast<std::int32_t>(waiting_.size());
+  return static_cast<std::int32_t>(n_waiting_);
+}
+
+std::int32_t RequestQueue::n_before(TenantId tenant, std::int32_t priority) const {
+  const std::int64_t new_us = turn_us(monotonic_us(), priority);
+  const std::lock_guard lock(mutex_);
+  Turn turn{.waits_since = n_arrivals_ + 1};
+  std::int32_t n = 0;
+  if (const auto own = tenants_.find(tenant); own != tenants_.end()) {
+    const Waiting& waiting = own->second.waiting;
+    if (!waiting.empty()) turn.waits_since = own->second.waits_since;
+    const auto is_before = [&](const WaitingRequest& one) {
+      return turn_us(one.submitted_us, one.request.priority) <= new_us;
+    };
+    n = static_cast<std::int32_t>(std::count_if(waiting.begin(), waiting.end(), is_before));
+    turn.n_earlier = own->second.n_running + n;
+    turn.last_start = own->second.last_start;
+  }
+  for (const auto& [id, other] : tenants_) {
+    if (id == tenant) continue;
+    Turn its = first_turn(other);
+    for (std::size_t left = other.waiting.size(); left > 0 && its < turn; --left, ++its.n_earlier) ++n;
+  }
+  return n;
 }
 
 bool RequestQueue::any_cancelled() const {
@@ -98,86 +133,87 @@ bool RequestQueue::is_cancelled(RequestId id) const {
   return found != live_.end() && found->second.cancelled;
 }
 
+// From a tenant's queue or the background queue.
+WaitingRequest RequestQueue::remove(Waiting& queue, Waiting::iterator at) {
+  WaitingRequest removed = std::move(*at);
+  queue.erase(at);
+  n_waiting_ -= &queue == &background_ ? 0 : 1;
+  return removed;
+}
+
 std::optional<WaitingRequest> RequestQueue::pop_cancelled() {
   const std::lock_guard lock(mutex_);
-  for (Waiting* queue : {&waiting_, &background_}) {
-    const auto found = std::find_if(queue->begin(), queue->end(), [&](const WaitingRequest& waiting) {
+  const auto from = [&](Waiting& queue) -> std::optional<WaitingRequest> {
+    const auto found = std::find_if(queue.begin(), queue.end(), [&](const WaitingRequest& waiting) {
       return live_.find(waiting.request.id)->second.cancelled;
     });
-    if (found == queue->end()) continue;
-    std::optional<WaitingRequest> taken(std::move(*found));
-    queue->erase(found);
-    return taken;
-  }
-  return std::nullopt;
-}
-
-// Moves the request whose turn is next, of those from `to` on, to this place.
-RequestQueue::Waiting::iterator RequestQueue::bring_next(Waiting::iterator to) {
-  const auto places = [&](const WaitingRequest& waiting) {
-    const Tenant& tenant = tenants_.find(waiting.request.tenant)->second;
-    return std::pair(tenant.n_running + tenant.n_ordered, tenant.last_start);
+    if (found == queue.end()) return std::nullopt;
+    return remove(queue, found);
   };
-  const auto next = std::min_element(to, waiting_.end(),
-                                     [&](const auto& one, const auto& other) { return places(one) < places(other); });
-  if (next == to) return to;
-  waiting_.splice(to, waiting_, next);
-  return next;
+  for (auto& [id, tenant] : tenants_) {
+    if (auto cancelled = from(tenant.waiting)) return cancelled;
+  }
+  return from(background_);
 }
 
+// A tenant's turns ascend in its queue, so a merge of the queues gives the order of all.
 void RequestQueue::peek_needs(std::size_t most, std::vector<WaitingNeed>& needs) {
   needs.clear();
   const std::lock_guard lock(mutex_);
-  ++peek_;
-  for (auto& [id, tenant] : tenants_) tenant.n_ordered = 0;
-  for (auto at = waiting_.begin(); needs.size() < most && at != waiting_.end(); ++at) {
-    if (tenants_.size() > 1) at = bring_next(at);
-    at->last_peek = peek_;
-    const Request& request = at->request;
-    ++tenants_.find(request.tenant)->second.n_ordered;
-    const auto n_prompt = static_cast<std::int32_t>(request.prompt.size());
-    const std::int32_t n_slots = slots_to_start(n_prompt, n_prompt + request.max_tokens, request.score_prompt);
-    needs.push_back({PagePool::pages_for(n_slots), at->n_passed});
+  const auto is_later = [](const Head& one, const Head& other) { return one.turn > other.turn; };
+  peeked_.clear();
+  heads_.clear();
+  for (auto& [id, tenant] : tenants_) {
+    if (tenant.waiting.empty()) continue;
+    heads_.push_back({first_turn(tenant), &tenant.waiting, tenant.waiting.begin()});
+  }
+  std::make_heap(heads_.begin(), heads_.end(), is_later);
+  while (needs.size() < most && !heads_.empty()) {
+    std::pop_heap(heads_.begin(), heads_.end(), is_later);
+    Head& next = heads_.back();
+    needs.push_back(need_of(*next.at));
+    peeked_.push_back(next.at);
+    ++next.turn.n_earlier;
+    if (++next.at == next.waiting->end()) {
+      heads_.pop_back();
+    } else {
+      std::push_heap(heads_.begin(), heads_.end(), is_later);
+    }
   }
 }
 
-// A request that came since the peek may stand between those that the peek returned, so their places do not count.
 std::optional<WaitingRequest> RequestQueue::take(std::size_t index) {
   const std::lock_guard lock(mutex_);
-  const auto is_peeked = [&](const WaitingRequest& waiting) { return waiting.last_peek == peek_; };
-  auto at = std::find_if(waiting_.begin(), waiting_.end(), is_peeked);
-  for (; index > 0 && at != waiting_.end(); --index) at = std::find_if(std::next(at), waiting_.end(), is_peeked);
-  if (at == waiting_.end()) return std::nullopt;
-  for (auto passed = waiting_.begin(); passed != at; ++passed) passed->n_passed += is_peeked(*passed) ? 1 : 0;
-  std::optional<WaitingRequest> taken(std::move(*at));
-  waiting_.erase(at);
-  live_.find(taken->request.id)->second.running = true;
-  Tenant& tenant = tenants_.find(taken->request.tenant)->second;
+  if (index >= peeked_.size()) return std::nullopt;
+  const auto place = peeked_.begin() + static_cast<std::ptrdiff_t>(index);
+  std::for_each(peeked_.begin(), place, [](const auto& passed) { ++passed->n_passed; });
+  const auto at = *place;
+  peeked_.erase(place);
+  Tenant& tenant = tenants_.find(at->request.tenant)->second;
+  live_.find(at->request.id)->second.running = true;
   ++tenant.n_running;
   tenant.last_start = ++n_starts_;
-  return taken;
+  return remove(tenant.waiting, at);
 }
 
 std::optional<WaitingRequest> RequestQueue::take_background() {
   const std::lock_guard lock(mutex_);
-  return pop_front(background_);
+  if (background_.empty()) return std::nullopt;
+  return remove(background_, background_.begin());
 }
 
 std::optional<WaitingRequest> RequestQueue::pop() {
   const std::lock_guard lock(mutex_);
-  return pop_front(waiting_.empty() ? background_ : waiting_);
-}
-
-std::optional<WaitingRequest> RequestQueue::pop_front(Waiting& queue) {
-  if (queue.empty()) return std::nullopt;
-  std::optional<WaitingRequest> taken(std::move(queue.front()));
-  queue.pop_front();
-  return taken;
+  for (auto& [id, tenant] : tenants_) {
+    if (!tenant.waiting.empty()) return remove(tenant.waiting, tenant.waiting.begin());
+  }
+  if (background_.empty()) return std::nullopt;
+  return remove(background_, background_.begin());
 }
 
 bool RequestQueue::ends_background() const {
   const std::lock_guard lock(mutex_);
-  return closed_ || !waiting_.empty();
+  return closed_ || n_waiting_ > 0;
 }
 
 void RequestQueue::forget(RequestId id) {
@@ -191,7 +227,7 @@ void RequestQueue::forget(RequestId id) {
 
 bool RequestQueue::wait(std::stop_token stop) {
   std::unique_lock lock(mutex_);
-  const auto any = [&] { return !waiting_.empty() || n_cancelled_ > 0; };
+  const auto any = [&] { return n_waiting_ > 0 || n_cancelled_ > 0; };
   return ready_.wait(lock, std::move(stop), [&] { return closed_ || any() || !background_.empty(); }) &&
          !(closed_ && !any());
 }

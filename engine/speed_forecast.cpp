@@ -96,17 +96,18 @@ double SpeedForecast::nearest(const ByCount& by_count, std::int32_t n) const {
 }
 
 SloTargets SpeedForecast::predict(const Load& load, const Lengths& lengths) const {
-  const std::int32_t n_ahead = load.n_running + load.n_waiting, n_beside = std::min(n_ahead + 1, max_running_);
-  if (n_ahead == 0 && monotonic_us() - last_step_us_.load(std::memory_order_relaxed) >= kStaleUs) return {};
+  const std::int32_t n_here = load.n_running + load.n_waiting, n_beside = std::min(n_here + 1, max_running_);
+  if (n_here == 0 && monotonic_us() - last_step_us_.load(std::memory_order_relaxed) >= kStaleUs) return {};
   // What the last step read may have ended since.
   const std::int32_t n_prefilling = std::min(n_prefilling_.load(std::memory_order_relaxed), load.n_running);
   const double token_us = nearest(token_us_, n_beside), row_us = value_of(prompt_row_us_);
   SloTargets predicted;
   predicted.tpot_us = static_cast<std::int64_t>(token_us);
   if (row_us < 0 || token_us == 0) return predicted;
-  const double prompts = lengths.prompt + value_of(prompt_tokens_) * (load.n_waiting + n_prefilling);
+  const double prompts = lengths.prompt + value_of(prompt_tokens_) * (load.n_before + n_prefilling);
   const double known_share = value_of(read_share_), share = known_share == 0 ? 1 : known_share;
-  const double for_a_place = value_of(answer_us_) * std::max(0, n_ahead + 1 - max_running_) / max_running_;
+  const std::int32_t n_ends = std::max(0, load.n_running + load.n_before + 1 - max_running_);
+  const double for_a_place = value_of(answer_us_) * n_ends / max_running_;
   const double ttft_us = for_a_place + prompts * share * row_us + nearest(step_us_, n_beside);
   predicted.ttft_us = static_cast<std::int64_t>(ttft_us);
   predicted.e2e_us = static_cast<std::int64_t>(ttft_us + token_us * std::max(0, lengths.answer - 1));

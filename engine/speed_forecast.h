@@ -25,6 +25,7 @@ class SpeedForecast : public StepListener {
   // The engine's load when the request comes.
   struct Load {
     std::int32_t n_running = 0, n_waiting = 0;
+    std::int32_t n_before = 0;  // of those that wait, the ones that start before it
   };
   struct Lengths {
     std::int32_t prompt = 0, answer = 0;  // in tokens; the answer's: the most that it may have
@@ -38,7 +39,8 @@ class SpeedForecast : public StepListener {
   // The times that such a request would get; each 0 while unknown. A token takes what it took with as many sequences as
   // will then run, or with the nearest number that was measured. An old time gives way to a new one of a sequence more
   // or less. Before the first token come the prompts ahead, less what the prefix cache usually has, and, where all
-  // places are taken, the end of answers.
+  // places are taken, the end of answers. Requests that start later are not ahead, but their tokens are computed beside
+  // the answer's.
   SloTargets predict(const Load& load, const Lengths& lengths) const;
 
  private:

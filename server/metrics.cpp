@@ -107,7 +107,7 @@ struct Metrics::State {
   Counter& prefix_hits = counters("prefix_cache_hits_total", "Of those, tokens the prefix cache held already").Add({});
   Counter& generated_tokens = counters("generation_tokens_total", "Tokens generated").Add({});
   Counter& preemptions =
-      counters("num_preemptions_total", "Answers that lost their cache pages to older ones and went on later").Add({});
+      counters("num_preemptions_total", "Answers that lost their cache pages to others and went on later").Add({});
   Counter& steps = counters("engine_steps_total", "Engine steps").Add({});
   Counter& busy = counters("engine_busy_seconds_total", "Time inside engine steps").Add({});
   Counter& draft_time = counters("draft_seconds_total", "Time spent drafting").Add({});

@@ -247,7 +247,8 @@ struct Serving::State {
   // As EngineCalls. REQUIRES: slo.admission refuses.
   void check_speed(const Request& request, std::int32_t n_before) {
     if (!request.slo.any()) return;
-    const SpeedForecast::Load load{engine->n_running(), engine->n_waiting() + n_before};
+    const SpeedForecast::Load load{engine->n_running(), engine->n_waiting() + n_before,
+                                   engine->n_waiting_before(request) + n_before};
     const SpeedForecast::Lengths lengths{static_cast<std::int32_t>(request.prompt.size()), request.max_tokens};
     try {
       require_attainable(request.slo, forecast->predict(load, lengths));

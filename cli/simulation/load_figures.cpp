@@ -75,7 +75,8 @@ void add_attainment(const std::vector<LoadFigures>& runs, double elapsed_s, nloh
 
 nlohmann::json summarize(const std::vector<LoadFigures>& runs) {
   std::vector<double> ttft, tpot, itl, e2e;
-  std::int64_t completed = 0, rejected = 0, failed = 0, tokens = 0, steps = 0, accepted = 0, first_rejections = 0;
+  std::int64_t completed = 0, rejected = 0, failed = 0, tokens = 0, steps = 0, accepted = 0, first_rejections = 0,
+               proposed = 0, accepted_siblings = 0;
   double elapsed_s = 1e-9;
   for (const LoadFigures& run : runs) {
     elapsed_s += run.elapsed_s;
@@ -86,7 +87,9 @@ nlohmann::json summarize(const std::vector<LoadFigures>& runs) {
       ++completed;
       tokens += reply.completion_tokens;
       steps += reply.steps;
+      proposed += reply.proposed;
       accepted += reply.accepted;
+      accepted_siblings += reply.accepted_siblings;
       first_rejections += reply.first_rejections;
       ttft.push_back(reply.ttft_ms);
       if (reply.completion_tokens > 1) tpot.push_back(tpot_ms(reply));
@@ -99,6 +102,8 @@ nlohmann::json summarize(const std::vector<LoadFigures>& runs) {
                             {"rejected", rejected},
                             {"failed", failed},
                             {"alpha", static_cast<double>(accepted) / tested},
+                            {"draft_tokens", proposed},
+                            {"accepted_draft_tokens", accepted + accepted_siblings},
                             {"ttft_ms", spread(ttft)},
                             {"tpot_ms", spread(tpot)},
                             {"itl_ms", spread(itl)},

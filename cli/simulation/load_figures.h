@@ -17,7 +17,8 @@ struct ReplyFigures {
   double ttft_ms = 0, e2e_ms = 0;
   std::vector<double> gaps_ms;  // between chunks with text
   std::int64_t completion_tokens = 0;
-  std::int64_t steps = 0, proposed = 0, accepted = 0, first_rejections = 0;
+  // As in RequestFigures: siblings are not among `accepted`.
+  std::int64_t steps = 0, proposed = 0, accepted = 0, first_rejections = 0, accepted_siblings = 0;
   SloTargets slo;  // that it asked for
 };
 
@@ -27,11 +28,11 @@ struct LoadFigures {
   double elapsed_s = 0;
 };
 
-// Counts, α, accepted_length if steps are known, tokens_per_s, and mean, p50 and p99 of ttft_ms, tpot_ms, itl_ms and
-// e2e_ms over all runs. tpot_ms is an answer's time per token after the first. itl_ms is the time between tokens; those
-// of one chunk are 0 ms apart. If requests asked for targets, also `attainment`, the share of those that got them,
-// `attainments`, the same for each of the targets, and `goodput_per_s` and `goodput_tokens_per_s`, of those requests
-// alone. A request that was refused or failed has not got them. Pure.
+// Counts, α, drafted and accepted tokens, accepted_length if steps are known, tokens_per_s, and mean, p50 and p99 of
+// ttft_ms, tpot_ms, itl_ms and e2e_ms over all runs. tpot_ms is an answer's time per token after the first. itl_ms is
+// the time between tokens; those of one chunk are 0 ms apart. If requests asked for targets, also `attainment`, the
+// share of those that got them, `attainments`, the same for each of the targets, and `goodput_per_s` and
+// `goodput_tokens_per_s`, of those requests alone. A request that was refused or failed has not got them. Pure.
 nlohmann::json summarize(const std::vector<LoadFigures>& runs);
 
 }  // namespace slip

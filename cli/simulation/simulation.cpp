@@ -284,6 +284,7 @@ class SimulatedClient final : public TokenSink {
     reply_.steps = summary.figures.steps;
     reply_.proposed = summary.figures.proposed;
     reply_.accepted = summary.figures.accepted;
+    reply_.accepted_siblings = summary.figures.accepted_siblings;
     reply_.first_rejections = summary.figures.first_rejections;
   }
 

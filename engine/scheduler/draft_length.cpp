@@ -69,6 +69,13 @@ Chain chain_within(const DraftOutlook& outlook, Depth of) {
   return drafted.most == 0 || (of.mixed && guessed.tokens() > drafted.tokens()) ? guessed : drafted;
 }
 
+// Whether the guesses of any sequence take the place of its draft.
+bool mixing_matters(std::span<const DraftOutlook> outlooks, std::int32_t depth) {
+  return std::any_of(outlooks.begin(), outlooks.end(), [&](const DraftOutlook& outlook) {
+    return chain_within(outlook, {depth, /*mixed=*/true}).guessed != chain_within(outlook, {depth, false}).guessed;
+  });
+}
+
 // The nodes with the most expected tokens when no sequence drafts deeper than `of.depth`.
 struct BestNodes {
   // A sequence's next node. The greatest has the most expected tokens; of equal ones it is the first sequence's.
@@ -132,11 +139,7 @@ LengthChoice choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::i
   lengths.assign(outlooks.size(), {});
   if (outlooks.empty()) return {};
   std::int32_t deepest = 0;
-  bool has_both = false;  // else mixing changes nothing
-  for (const DraftOutlook& outlook : outlooks) {
-    deepest = std::max(deepest, outlook.most);
-    has_both |= outlook.most > 0 && outlook.guesses.most > 0;
-  }
+  for (const DraftOutlook& outlook : outlooks) deepest = std::max(deepest, outlook.most);
   BestNodes nodes;
   BestNodes::Best best, without_pass;
   const auto keep_if_best = [&](Depth of) {
@@ -150,7 +153,7 @@ LengthChoice choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::i
   // All sequences share one drafting pass per depth, so a step pays for its deepest proposal.
   for (std::int32_t depth = 0; depth <= deepest; ++depth) {
     keep_if_best({depth, /*mixed=*/false});
-    if (depth > 0 && has_both) keep_if_best({depth, /*mixed=*/true});
+    if (mixing_matters(outlooks, depth)) keep_if_best({depth, /*mixed=*/true});
   }
   return {best.tokens / best.step_us, best.tokens * without_pass.step_us / without_pass.tokens - best.step_us};
 }

@@ -91,8 +91,9 @@ struct LengthChoice {
 // as one that reads a prompt. The pass also reads `prompt_rows` rows of prompts. For each number of draft passes from 0
 // to k, the largest `most`, it adds nodes in descending order of their expected tokens α · α_deeper^(depth − 1). It
 // keeps the number of nodes with the best value. Without a pass all sequences take their guesses. With passes all take
-// their drafts. A second try gives each sequence its guesses where their chain promises more tokens than the draft
-// within that depth. `lengths` gets one entry for each outlook. Pure. Cost: O(n k² log n) for n outlooks.
+// their drafts. A second try, if it differs, gives each sequence its guesses where their chain promises more tokens
+// than the draft within that depth. `lengths` gets one entry for each outlook. Pure. Cost: O(n k² log n) for n
+// outlooks.
 LengthChoice choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows,
                                   const StepCurve& curve, std::vector<DraftLength>& lengths, double price = 0);
 

@@ -32,11 +32,11 @@ struct Plan {
   std::vector<PlannedSequence> sequences;  // in the order of the loads
 };
 
-// Plans one pass. Every decoding sequence gets its row, then prompts are read oldest first. The rest of the budget goes
-// to proposals, one node per sequence in turn, so that a tight budget shortens all chains alike. k is limited by the
-// tokens that can still be committed (one is always the target's own), by the context and by ready_depth. A scored
-// prompt is read in pieces that leave the other sequences the logit rows they need. Pure. REQUIRES: limits.max_rows and
-// max_logit_rows > loads.size(), so that every sequence advances.
+// Plans one pass. Every decoding sequence gets its row, then prompts are read in the order of the loads. The rest of
+// the budget goes to proposals, one node per sequence in turn, so that a tight budget shortens all chains alike. k is
+// limited by the tokens that can still be committed (one is always the target's own), by the context and by
+// ready_depth. A scored prompt is read in pieces that leave the other sequences the logit rows they need. Pure.
+// REQUIRES: limits.max_rows and max_logit_rows > loads.size(), so that every sequence advances.
 void plan_step(std::span<const SequenceLoad> loads, const StepLimits& limits, Plan& plan);
 
 // Slots of the cache that a sequence holds for its next step, for `n_tokens` committed tokens: the proposal's rows

@@ -58,7 +58,7 @@ struct Engine::State {
   CoreSharing* cores = nullptr;  // null: every step uses all threads
   RequestQueue request_queue;
   std::atomic<std::int32_t> n_running{0}, n_free_pages{0};
-  std::vector<std::unique_ptr<Sequence>> running;
+  std::vector<std::unique_ptr<Sequence>> running;  // in the order of join(): the last one is preempted first
 
  private:
   // One sequence's part of the current step.
@@ -91,6 +91,7 @@ struct Engine::State {
   std::int32_t free_pages() const { return target->cache().n_free() + prefixes.n_idle(); }
   void reserve_arrays();
   void start(WaitingRequest waiting);
+  void join(std::unique_ptr<Sequence> sequence);
   void open(Sequence& sequence);
   void open_pages(Sequence& sequence);
   bool resume(Sequence& sequence);
@@ -106,7 +107,6 @@ struct Engine::State {
   void learn_lengths();
   void run_ahead();
   void drop_drafts();
-  void limit_unmeasured_lengths();
   void follow_orders();
   DeadlineLoad deadline_of(std::size_t i, std::int64_t now_us) const;
   void learn_mean_tokens();

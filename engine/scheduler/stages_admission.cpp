@@ -28,16 +28,16 @@ void Engine::State::end_cancelled() {
   retire();
 }
 
-// Pages for the next step of every running sequence, the oldest first. Where the cache is full, the youngest ones lose
-// theirs and go on later; their tokens stay, and the prefix cache keeps their pages until others need them.
+// Pages for the next step of every running sequence, in their order. Where the cache is full, the last ones lose theirs
+// and go on later; their tokens stay, and the prefix cache keeps their pages until others need them.
 void Engine::State::reserve_pages() {
   n_preempted_ = 0;
-  bool older_waits = false;
+  bool earlier_waits = false;
   for (std::size_t i = 0; i < running.size(); ++i) {
     Sequence& sequence = *running[i];
     const auto failure = contain([&] {
       if (!sequence.waits_for_pages && !grow(i)) preempt(sequence);
-      if (sequence.waits_for_pages && (older_waits || !resume(sequence))) older_waits = true;
+      if (sequence.waits_for_pages && (earlier_waits || !resume(sequence))) earlier_waits = true;
     });
     if (!failure) continue;
     fail(sequence, *failure);
@@ -55,16 +55,16 @@ bool Engine::State::resume(Sequence& sequence) {
   return true;
 }
 
-// False when the sequence must wait, since no younger one has pages to give.
+// False when the sequence must wait, since no later one has pages to give.
 bool Engine::State::grow(std::size_t i) {
   Sequence& sequence = *running[i];
   const std::int32_t n_slots = slots_for_step(sequence.n_tokens(), sequence.most_tokens());
-  const auto younger = std::span(running).subspan(i + 1);
+  const auto later = std::span(running).subspan(i + 1);
   while (!prefixes.reserve(sequence.pages, n_slots)) {
-    const auto victim = std::find_if(younger.rbegin(), younger.rend(), [](const auto& other) {
+    const auto victim = std::find_if(later.rbegin(), later.rend(), [](const auto& other) {
       return other->may_be_preempted() && !other->waits_for_pages;
     });
-    if (victim == younger.rend()) return false;
+    if (victim == later.rend()) return false;
     preempt(**victim);
   }
   return true;
@@ -159,7 +159,21 @@ void Engine::State::start(WaitingRequest waiting) {
     return finish(*sequence);
   }
   begin_optional(*sequence);
+  join(std::move(sequence));
+}
+
+// The oldest sequences come first. Only those of one tenant change places: the one with the lowest priority number has
+// the first of them, and of equal ones the oldest. So no priority takes pages from another tenant.
+void Engine::State::join(std::unique_ptr<Sequence> sequence) {
   running.push_back(std::move(sequence));
+  std::size_t at = running.size() - 1;
+  for (std::size_t i = at; i-- > 0;) {
+    const Request &earlier = running[i]->request, &joining = running[at]->request;
+    if (earlier.tenant != joining.tenant) continue;
+    if (earlier.priority <= joining.priority) return;
+    std::swap(running[i], running[at]);
+    at = i;
+  }
 }
 
 // The last token is always read, for its logits. A scored prompt needs the logits of all its tokens.

@@ -115,24 +115,22 @@ void Engine::State::learn_prompt_time() {
   forecast_.prompt_row_us = prompt_time_.row_us();
 }
 
-// While no StepCurve is known. Rows beside a prompt cost arithmetic, and such a step measures nothing.
-void Engine::State::limit_unmeasured_lengths() {
-  const auto n = std::count_if(loads_.begin(), loads_.end(), [](const auto& load) { return load.n_pending == 1; });
-  const bool has_prompt =
-      std::any_of(loads_.begin(), loads_.end(), [](const auto& load) { return load.n_pending > 1; });
-  const std::int32_t most = has_prompt ? 0 : unmeasured_draft_length(static_cast<std::int32_t>(n));
-  for (SequenceLoad& load : loads_) load.k_wanted = std::min(load.k_wanted, most);
-}
-
 void Engine::State::choose_lengths() {
   orders_.clear();
-  if (options.adaptive_k && !estimates_.knows_times()) return limit_unmeasured_lengths();
   outlooks_.clear();
-  std::int32_t prompt_rows = 0;
-  for (std::size_t i = 0; i < running.size(); ++i) {
-    const SequenceLoad& load = loads_[i];
+  std::int32_t prompt_rows = 0, n_decoding = 0;
+  for (const SequenceLoad& load : loads_) {
     prompt_rows += load.n_pending > 1 ? std::min(load.n_pending, prompt_limit_ - prompt_rows) : 0;
-    if (load.n_pending == 1) outlooks_.push_back(outlook_of(i));
+    n_decoding += load.n_pending == 1 ? 1 : 0;
+  }
+  if (options.adaptive_k && !estimates_.knows_times()) {
+    // Rows beside a prompt cost arithmetic, and such a step measures nothing.
+    const std::int32_t most = prompt_rows > 0 ? 0 : unmeasured_draft_length(n_decoding);
+    for (SequenceLoad& load : loads_) load.k_wanted = std::min(load.k_wanted, most);
+    return;
+  }
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    if (loads_[i].n_pending == 1) outlooks_.push_back(outlook_of(i));
   }
   const bool leased = cores != nullptr && cores->lease_asked();
   policy->choose(outlooks_, prompt_rows, estimates_.curve(leased), orders_);

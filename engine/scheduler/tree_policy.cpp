@@ -33,7 +33,8 @@ void TreePolicy::choose(std::span<const DraftOutlook> outlooks, std::int32_t /*p
   const auto n = static_cast<std::int32_t>(outlooks.size());
   const std::int32_t rows = rows_within(curve, kPassRatio);
   orders.assign(outlooks.size(), {});
-  budget_ = {};
+  budget_.required.clear();
+  budget_.most_required = 0;
   budget_.nodes = std::max(0, rows - n);
   budget_.nodes_each = kMaxProposalNodes;
   if (kind_ == PolicyKind::kEqualGreedy && n > 0) budget_.nodes_each = rows / n - 1;
@@ -79,42 +80,43 @@ void TreePolicy::require(std::span<const DraftOutlook> outlooks, double step_us)
 
 void TreePolicy::select(std::vector<ProposedNode>& nodes, std::int32_t /*rows*/, std::int32_t room) {
   budget_.nodes = std::clamp(budget_.nodes, 0, std::max(room, 0));
-  select_nodes_of_trees(nodes, budget_, keep_);
+  select_nodes_of_trees(nodes, budget_, selection_);
   std::size_t n = 0;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    if (keep_[i] != 0) nodes[n++] = nodes[i];
+    if (selection_.keep[i] != 0) nodes[n++] = nodes[i];
   }
   nodes.resize(n);
 }
 
-void select_nodes_of_trees(std::span<const ProposedNode> nodes, const NodeBudget& budget,
-                           std::vector<std::uint8_t>& keep) {
-  keep.assign(nodes.size(), 0);
+void select_nodes_of_trees(std::span<const ProposedNode> nodes, const NodeBudget& budget, NodeSelection& selection) {
+  selection.keep.assign(nodes.size(), 0);
   std::size_t n_sequences = budget.required.size();
   for (const ProposedNode& node : nodes) n_sequences = std::max(n_sequences, node.sequence + 1);
-  std::vector<double> tokens(n_sequences, 1.0);  // expected of each sequence's tree; the target adds one itself
-  std::vector<std::int32_t> sizes(n_sequences, 0);
+  selection.tokens.assign(n_sequences, 1.0);  // the target adds one itself
+  selection.sizes.assign(n_sequences, 0);
   std::int32_t left = budget.nodes;
   const auto take = [&](std::size_t i) {
     const ProposedNode& node = nodes[i];
-    keep[i] = 1;
-    tokens[node.sequence] += node.tokens;
-    ++sizes[node.sequence];
+    selection.keep[i] = 1;
+    selection.tokens[node.sequence] += node.tokens;
+    ++selection.sizes[node.sequence];
     --left;
   };
-  std::vector<std::size_t> most_behind(budget.required.size());
-  std::iota(most_behind.begin(), most_behind.end(), std::size_t{0});
-  std::stable_sort(most_behind.begin(), most_behind.end(),
-                   [&](std::size_t a, std::size_t b) { return budget.required[a] > budget.required[b]; });
-  for (const std::size_t sequence : most_behind) {
+  selection.most_behind.resize(budget.required.size());
+  std::iota(selection.most_behind.begin(), selection.most_behind.end(), std::size_t{0});
+  // std::stable_sort() would allocate.
+  std::sort(selection.most_behind.begin(), selection.most_behind.end(), [&](std::size_t a, std::size_t b) {
+    return budget.required[a] != budget.required[b] ? budget.required[a] > budget.required[b] : a < b;
+  });
+  for (const std::size_t sequence : selection.most_behind) {
     const double required = std::min(budget.required[sequence], budget.most_required);
     for (std::size_t i = 0; i < nodes.size() && left > 0; ++i) {
-      if (tokens[sequence] >= required || sizes[sequence] >= budget.nodes_each) break;
+      if (selection.tokens[sequence] >= required || selection.sizes[sequence] >= budget.nodes_each) break;
       if (nodes[i].sequence == sequence) take(i);
     }
   }
   for (std::size_t i = 0; i < nodes.size() && left > 0; ++i) {
-    if (keep[i] == 0 && sizes[nodes[i].sequence] < budget.nodes_each) take(i);
+    if (selection.keep[i] == 0 && selection.sizes[nodes[i].sequence] < budget.nodes_each) take(i);
   }
 }
 

@@ -31,10 +31,19 @@ struct NodeBudget {
   double most_required = 0;      // expected tokens, with the target's own, that one step can bring
 };
 
-// Marks the nodes to verify with a 1: those that sequences need for their targets, then the likeliest of all. `nodes`
-// as in SpeculationPolicy::select. Pure. Cost: O(sequences · nodes).
-void select_nodes_of_trees(std::span<const ProposedNode> nodes, const NodeBudget& budget,
-                           std::vector<std::uint8_t>& keep);
+// The result of select_nodes_of_trees(), and its working memory: it allocates nothing for as many nodes and sequences
+// as before.
+struct NodeSelection {
+  std::vector<std::uint8_t> keep;  // by node: 1: it is verified
+  // By sequence: the tokens expected of its tree, the target's own included, and the tree's nodes.
+  std::vector<double> tokens;
+  std::vector<std::int32_t> sizes;
+  std::vector<std::size_t> most_behind;  // sequences in descending order of what they need
+};
+
+// Chooses the nodes to verify: those that sequences need for their targets, then the likeliest of all. `nodes` as in
+// SpeculationPolicy::select. Pure. Cost: O(sequences · nodes).
+void select_nodes_of_trees(std::span<const ProposedNode> nodes, const NodeBudget& budget, NodeSelection& selection);
 
 // Trees of the likeliest nodes within a budget of rows: the most with which a pass takes at most 1.15 times as long as
 // with one row. AdaServe's Algorithm 2 with the corrections of its printed form: the budget is never exceeded, and a
@@ -58,8 +67,8 @@ class TreePolicy final : public SpeculationPolicy {
 
   PolicyKind kind_;
   PolicyOptions options_;
-  NodeBudget budget_;               // of this step
-  std::vector<std::uint8_t> keep_;  // by node; kept for its memory
+  NodeBudget budget_;        // of this step
+  NodeSelection selection_;  // of this step; kept for its memory
 };
 
 }  // namespace slip

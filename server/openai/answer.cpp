@@ -127,6 +127,7 @@ JsonText open_frame(const AnswerIdentity& who, const char* object) {
   json.member("created", who.created_s);
   json.member("model", who.model);
   json.member("system_fingerprint", who.system_fingerprint);
+  if (!who.service_tier.empty()) json.member("service_tier", who.service_tier);
   return json;
 }
 
@@ -141,8 +142,22 @@ JsonText open_chunk(const AnswerIdentity& who, const WriteChoice& write_choice) 
   return json;
 }
 
-JsonText whole_chunk(JsonText json, const AnswerIdentity& who) {
-  if (who.include_usage) json.member("usage", nullptr);
+// A choice's own tokens so far, as vLLM counts them; null where only the last chunk has the usage.
+void write_usage_so_far(JsonText& json, const AnswerIdentity& who, std::size_t choice, std::size_t n_tokens) {
+  if (who.prompt_tokens.empty()) return json.member("usage", nullptr);
+  const auto n_prompt =
+      static_cast<std::size_t>(who.prompt_tokens[choice / static_cast<std::size_t>(who.choices_per_prompt)]);
+  json.key("usage");
+  json.begin_object();
+  json.member("prompt_tokens", n_prompt);
+  json.member("completion_tokens", n_tokens);
+  json.member("total_tokens", n_prompt + n_tokens);
+  json.end_object();
+}
+
+// Ends the chunk of a choice whose answer has so many tokens.
+JsonText whole_chunk(JsonText json, const AnswerIdentity& who, std::size_t choice, std::size_t n_tokens) {
+  if (who.include_usage) write_usage_so_far(json, who, choice, n_tokens);
   json.end_object();
   return json;
 }
@@ -220,13 +235,13 @@ std::string opening_events(const AnswerIdentity& who) {
     const std::string_view echo = echo_of(who, i);
     if (!chat && echo.empty()) continue;
     events += event(whole_chunk(
-        open_chunk(who, [&](JsonText& json) { write_open_choice(json, who, i, Delta::kRole, chat ? "" : echo); }),
-        who));
+        open_chunk(who, [&](JsonText& json) { write_open_choice(json, who, i, Delta::kRole, chat ? "" : echo); }), who,
+        i, /*n_tokens=*/0));
   }
   return events;
 }
 
-std::string delta_event(const AnswerIdentity& who, std::size_t choice, const AnswerPart& part) {
+std::string delta_event(const AnswerIdentity& who, std::size_t choice, const AnswerPart& part, std::size_t n_tokens) {
   const auto write_choice = [&](JsonText& json) {
     json.begin_object();
     json.member("index", choice);
@@ -236,7 +251,7 @@ std::string delta_event(const AnswerIdentity& who, std::size_t choice, const Ans
     json.member("finish_reason", nullptr);
     json.end_object();
   };
-  return event(whole_chunk(open_chunk(who, write_choice), who));
+  return event(whole_chunk(open_chunk(who, write_choice), who, choice, n_tokens));
 }
 
 std::string closing_events(const AnswerIdentity& who, std::size_t choice, std::span<const Choice> choices) {
@@ -248,10 +263,14 @@ std::string closing_events(const AnswerIdentity& who, std::size_t choice, std::s
     json.member("finish_reason", finish_reason(choices[choice].finished->reason));
     json.end_object();
   };
-  if (!all_finished(choices)) return event(whole_chunk(open_chunk(who, write_choice), who));
+  const auto closing = [&] {
+    const auto n_tokens = static_cast<std::size_t>(choices[choice].finished->figures.output_tokens);
+    return event(whole_chunk(open_chunk(who, write_choice), who, choice, n_tokens));
+  };
+  if (!all_finished(choices)) return closing();
   const RequestFigures figures = sum_of(who, choices);
   std::string events;
-  if (who.include_usage) events = event(whole_chunk(open_chunk(who, write_choice), who));
+  if (who.include_usage) events = closing();
   JsonText last = who.include_usage ? open_chunk(who, [](JsonText&) {}) : open_chunk(who, write_choice);
   if (who.include_usage) write_usage(last, who, figures);
   write_metrics(last, who, figures, choices);

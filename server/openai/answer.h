@@ -23,6 +23,7 @@ struct AnswerIdentity {
   std::string id;                       // "chatcmpl-…" or "cmpl-…"
   std::string model;
   std::string system_fingerprint;  // as in ServedModel
+  std::string service_tier;        // as in CompletionCall; empty: not returned
   // The client's seed. A seed drawn by the server is not returned: a request with a seed uses another acceptance rule,
   // so it would not reproduce the answer.
   std::optional<std::int64_t> seed;
@@ -31,6 +32,8 @@ struct AnswerIdentity {
   TopicSource topic_source = TopicSource::kNone;
   bool stream = false, include_usage = false, expose_acceptance = true, logprobs = false;
   bool prompt_scored = false;  // with logprobs and echoes; as in Request
+  // By prompt: its tokens, if each chunk of the stream is to have the usage of its choice; else empty.
+  std::vector<std::int32_t> prompt_tokens;
   std::shared_ptr<const Tokenizer> tokenizer;
 };
 
@@ -51,6 +54,7 @@ struct AnswerPart {
 struct Choice {
   AnswerPart part;
   std::optional<RequestSummary> finished;
+  std::size_t n_tokens = 0;  // of the answer
 };
 bool all_finished(std::span<const Choice> choices);
 // The prompt's text that precedes the choice's own; empty when there is none.
@@ -64,7 +68,9 @@ std::string whole_answer(const AnswerIdentity& who, std::span<const Choice> choi
 //
 // opening_events() holds role and echo of every choice; empty when there is neither.
 std::string opening_events(const AnswerIdentity& who);
-std::string delta_event(const AnswerIdentity& who, std::size_t choice, const AnswerPart& part);
+// `n_tokens`: of the choice's answer, with those of this part.
+std::string delta_event(const AnswerIdentity& who, std::size_t choice, const AnswerPart& part,
+                        std::size_t n_tokens = 0);
 std::string closing_events(const AnswerIdentity& who, std::size_t choice, std::span<const Choice> choices);
 std::string error_event(const Error& error);
 inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";

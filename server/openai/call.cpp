@@ -310,13 +310,13 @@ class CallReader {
     const json* options = fields_.find("stream_options");
     if (options == nullptr) return;
     if (!call_.stream) refuse_field("stream_options", "is only allowed when 'stream' is true");
-    // With continuous_usage_stats vLLM repeats the usage in each chunk; here only the last chunk has it.
     static constexpr std::array<std::string_view, 3> kMembers = {"include_usage", "include_obfuscation",
                                                                  "continuous_usage_stats"};
     check_members(*options, "stream_options", kMembers);
     const RequestFields fields(*options, "stream_options.");
     call_.include_usage = fields.boolean("include_usage").value_or(false);
-    fields.boolean("continuous_usage_stats");
+    const bool continuous = fields.boolean("continuous_usage_stats").value_or(false);
+    call_.continuous_usage = call_.include_usage && continuous;  // as in vLLM
     if (fields.boolean("include_obfuscation").value_or(false)) {
       refuse_unsupported_field("stream_options.include_obfuscation");
     }
@@ -390,8 +390,11 @@ class CallReader {
     if (!name) return;
     const auto tier = std::find_if(tiers.begin(), tiers.end(), [&](const SloTier& one) { return one.name == *name; });
     if (tier == tiers.end()) {
-      if (std::find(kHintedTiers.begin(), kHintedTiers.end(), *name) != kHintedTiers.end()) return;
-      refuse_field("service_tier", "names no tier of this service" + listed(tiers));
+      if (std::find(kHintedTiers.begin(), kHintedTiers.end(), *name) == kHintedTiers.end()) {
+        refuse_field("service_tier", "names no tier of this service" + listed(tiers));
+      }
+      call_.service_tier = "default";
+      return;
     }
     const auto& allowed = headers.slo_tiers;
     if (!headers.may_ask_slo && std::find(allowed.begin(), allowed.end(), *name) == allowed.end()) {
@@ -399,7 +402,7 @@ class CallReader {
                   "the operator allows it with slo_tiers=" + *name + " in the keys file", "service_tier");
     }
     take_targets(tier->slo, "and service_tier differ");
-    call_.slo_tier = *name;
+    call_.slo_tier = call_.service_tier = *name;
   }
 
   static std::string listed(std::span<const SloTier> tiers) {

@@ -48,10 +48,12 @@ struct CompletionCall {
   std::optional<ProposeBy> propose_by;
   SloTargets slo;
   std::string slo_tier;                      // whose targets they are; empty: none's
+  std::string service_tier;                  // that serves it, for the answer: slo_tier or "default"; empty: none asked
   bool keep_stop = false;                    // as in Request
   std::vector<std::int32_t> stop_token_ids;  // end the answer, like the model's own end tokens
   bool ignore_eos = false;                   // the model's own end tokens do not end the answer
   bool stream = false, include_usage = false;
+  bool continuous_usage = false;   // with include_usage: in each chunk
   bool echo = false;               // completion: the answer begins with the prompt's text and scores
   std::int32_t top_logprobs = -1;  // as in Request
   std::int32_t priority = 0;       // as in Request

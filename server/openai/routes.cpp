@@ -224,6 +224,7 @@ std::optional<Error> fault_of(const AnswerChannel::Taken& taken, bool streamed) 
 
 void gather(const AnswerIdentity& who, std::size_t index, AnswerChannel::Taken& taken, bool kept, Choice& choice) {
   if (taken.finished) choice.finished = taken.finished;
+  choice.n_tokens += taken.n_tokens;
   if (kept) {
     choice.part.text += taken.part.text;
     const auto append = [](const auto& more, auto& to) { to.insert(to.end(), more.begin(), more.end()); };
@@ -241,7 +242,7 @@ std::string stream_text(const AnswerIdentity& who, std::size_t choice, const Ans
   std::string events;
   const AnswerPart& part = taken.part;
   if (!part.text.empty() || !part.logprobs.empty() || !part.prompt_logprobs.empty())
-    events = delta_event(who, choice, part);
+    events = delta_event(who, choice, part, choices[choice].n_tokens);
   if (!taken.finished) return events;
   if (const auto fault = fault_of(*taken.finished)) return events + error_event(*fault);
   events += closing_events(who, choice, choices);

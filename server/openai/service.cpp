@@ -308,6 +308,7 @@ AnswerIdentity Service::identify(const ServedModel& served, const CompletionCall
   }
   who.model = call.model.value_or(served.names.front());
   who.system_fingerprint = served.system_fingerprint;
+  who.service_tier = call.service_tier;
   if (call.sampling.seed) who.seed = static_cast<std::int64_t>(*call.sampling.seed);
   who.created_s = wall_us() / 1'000'000;
   who.topic = (*served.router->topics())[first.route.topic].name;
@@ -346,6 +347,9 @@ Admission Service::admit(Endpoint endpoint, std::string_view body, const CallHea
     check_speeds(prepared, call.n, served->engine);
     who = identify(*served, call, prepared.front());
     check_echoes(who, options_.max_answer_bytes);
+    for (const Request& of_prompt : prepared) {
+      if (call.continuous_usage) who.prompt_tokens.push_back(static_cast<std::int32_t>(of_prompt.prompt.size()));
+    }
     who.requests.reserve(n_choices);  // first, so that every submitted request is recorded
     for (const Request& of_prompt : prepared) {
       for (std::int32_t i = 0; i < call.n; ++i) {

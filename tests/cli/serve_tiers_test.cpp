@@ -40,7 +40,8 @@ TEST_F(ServeTiersTest, AKeyGetsTheSpeedThatItMayAskFor) {
   ASSERT_NE(port, 0) << program.log();
   const auto soon = chat(port, "a-key-that-may-ask", "soon");
   ASSERT_EQ(soon.status, 200) << soon.body;
-  const auto slo = nlohmann::json::parse(soon.body)["metrics"]["slo"];
+  const auto answer = nlohmann::json::parse(soon.body), slo = answer["metrics"]["slo"];
+  EXPECT_EQ(answer["service_tier"], "soon");
   EXPECT_EQ(slo["tier"], "soon");
   EXPECT_EQ(slo["e2e_ms"], 3'600'000);
   EXPECT_GT(slo["measured_e2e_ms"], 0);

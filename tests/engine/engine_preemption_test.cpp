@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/scheduler/plan.h"
+#include "tests/common/test_clock.h"
 #include "tests/engine/engine_bench.h"
 
 namespace slip {
@@ -96,6 +99,43 @@ TEST(EnginePreemption, TheOldestKeepsItsPages) {
   }
 }
 
+struct Asked {
+  std::uint64_t tenant = 0;
+  std::int32_t priority = 0;
+};
+
+// The order in which these answers end. They start one after the other, and each alone would nearly fill the cache.
+std::vector<std::uint64_t> ends_of(const std::vector<Asked>& asked) {
+  Bench bench({}, {.max_running = 3}, {.n_pages = 12});
+  std::vector<Answer> answers(asked.size());
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    Request request = bench.request(i + 1, answers[i], 300);
+    request.tenant = {asked[i].tenant};
+    request.priority = asked[i].priority;
+    bench.engine->submit(std::move(request));
+    EXPECT_TRUE(bench.engine->step());
+    EXPECT_EQ(bench.engine->n_running(), static_cast<std::int32_t>(i) + 1);
+  }
+  EXPECT_TRUE(drain(*bench.engine));
+  EXPECT_GT(preemptions(bench), 0);
+  std::vector<std::uint64_t> ids;
+  for (const RequestSummary& one : bench.listener.finished) ids.push_back(one.id.value);
+  return ids;
+}
+
+// Bug: the youngest answer was preempted, whatever its priority, so an urgent one gave way to those that it had passed
+// in the queue.
+TEST(EnginePreemption, AKeysLeastUrgentAnswerGivesWay) {
+  const std::vector<Asked> urgent_later = {{.priority = 5}, {.priority = -5}, {.priority = -5}};
+  EXPECT_EQ(ends_of(urgent_later), (std::vector<std::uint64_t>{2, 3, 1}));
+}
+
+// Else each key would send the lowest number.
+TEST(EnginePreemption, APriorityTakesNothingFromAnotherKey) {
+  const std::vector<Asked> asked = {{.tenant = 8}, {.tenant = 7, .priority = 1000}, {.tenant = 8, .priority = -1000}};
+  EXPECT_EQ(ends_of(asked), (std::vector<std::uint64_t>{3, 2, 1})) << "the first and the last change places";
+}
+
 // A large prompt waits until there is room for it. Small requests behind it need not wait as long, and it does not wait
 // for ever.
 TEST(EnginePreemption, SmallRequestsPassALargeOneWithinABound) {
@@ -119,6 +159,48 @@ TEST(EnginePreemption, SmallRequestsPassALargeOneWithinABound) {
   };
   EXPECT_EQ(place_of(2), kMostPassed + 1) << "after the small ones that passed it and the one it waited for";
   for (std::uint64_t id = 3; id < 3 + kMostPassed; ++id) EXPECT_LT(place_of(id), place_of(1));
+}
+
+// A preempted answer that reads its tokens again is no prompt that waits: its first token came long ago. So it takes no
+// more of a step than the pace of the answer beside it leaves, and its own target is measured by that first token.
+TEST(EnginePreemption, AResumedAnswerWithATargetIsReadInSmallPieces) {
+  testing::TestClock clock(1'000'000);
+  Bench bench({}, {.k = 0, .adaptive_k = true, .deadlines = true, .prefix_cache = 0}, {.n_pages = 12});
+  // A pass takes 10 ms, and 100 µs for each row of a prompt.
+  bench.worker->on_run = [&](int /*n_run*/) { clock.advance(10'000); };
+  bench.worker->spoil = [&, run = 0](const StepInput& input, std::span<float> /*logits*/) mutable {
+    if (std::exchange(run, bench.worker->n_runs) == bench.worker->n_runs) return;
+    clock.advance(100 * static_cast<std::int64_t>(input.tokens.size() - input.kv.size()));
+  };
+  std::vector<Answer> answers(3);
+  const auto submit = [&](std::size_t i, std::size_t n_prompt, std::int32_t max_tokens, SloTargets slo) {
+    Request request =
+        full_request(i + 1, std::vector<std::int32_t>(n_prompt, static_cast<std::int32_t>(i)), answers[i]);
+    request.max_tokens = max_tokens;
+    request.sampling.temperature = 0;
+    request.slo = slo;
+    bench.engine->submit(std::move(request));
+  };
+  submit(0, 1, 300, {.tpot_us = 10'100});
+  for (int i = 0; i < 30; ++i) ASSERT_TRUE(bench.engine->step());  // enough to know the times
+  submit(1, 64, 100, {});
+  ASSERT_TRUE(bench.engine->step());
+  submit(2, 1, 100, {.ttft_us = 100'000});  // the youngest: it goes on when the second one has ended
+  EXPECT_TRUE(drain(*bench.engine));
+  EXPECT_EQ(preemptions(bench), 1);
+  std::int32_t n_read = 0;
+  bool preempted = false;
+  for (const StepFigures& step : bench.listener.steps) {
+    preempted |= step.n_preempted > 0;
+    if (!preempted || step.prefill_rows == 0) continue;
+    EXPECT_EQ(step.n_decoding, 1);
+    EXPECT_LE(step.prefill_rows, 8);
+    n_read += step.prefill_rows;
+  }
+  EXPECT_GT(n_read, 64);
+  const RequestSummary& resumed = answers[2].summary;
+  EXPECT_EQ(answers[2].tokens.size(), 100U);
+  EXPECT_TRUE(meets(resumed.slo, resumed.figures)) << measured_ttft_ms(resumed.figures) << " ms";
 }
 
 TEST(EnginePreemption, AWaitingSequenceCanBeCancelled) {

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <map>
+#include <random>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "common/clock.h"
@@ -74,6 +77,52 @@ TEST_F(RequestQueueTest, SeveralFreePlacesAreSharedToo) {
   EXPECT_EQ(ids, (Ids{1, 101, 201, 2, 102, 3, 103}));
 }
 
+// The order by its definition: for each place, a look at the next request of every tenant.
+// Bug: each look went over all waiting requests, so a step with a free place cost O(places · waiting requests).
+TEST_F(RequestQueueTest, APeekOfManyHasTheOrderOfTheDefinition) {
+  struct Tenant {
+    std::set<std::pair<std::int32_t, std::uint64_t>> waiting;  // priority, id
+    int n_running = 0;
+    std::uint64_t last_start = 0, first_id = 0;
+  };
+  std::map<std::uint64_t, Tenant> tenants;
+  std::mt19937 random(3);
+  for (std::uint64_t id = 1; id <= 60; ++id) {
+    const std::uint64_t tenant = random() % 5;
+    const auto priority = static_cast<std::int32_t>(random() % 3);
+    push(id, tenant, /*n_prompt=*/4, priority);
+    tenants[tenant].waiting.emplace(priority, id);
+    if (tenants[tenant].first_id == 0) tenants[tenant].first_id = id;
+  }
+  std::uint64_t n_starts = 0;
+  for (const int n : {3, 20, 37}) {
+    Ids expected, ids;
+    std::vector<Tenant*> started;
+    for (int i = 0; i < n; ++i) {
+      Tenant* next = nullptr;
+      const auto turn = [&](const Tenant& tenant) {
+        const auto n_earlier = tenant.n_running + std::count(started.begin(), started.end(), &tenant);
+        return std::tuple(n_earlier, tenant.last_start, tenant.first_id);
+      };
+      for (auto& [name, tenant] : tenants) {
+        if (!tenant.waiting.empty() && (next == nullptr || turn(tenant) < turn(*next))) next = &tenant;
+      }
+      expected.push_back(next->waiting.begin()->second);
+      next->waiting.erase(next->waiting.begin());
+      started.push_back(next);
+    }
+    queue_.peek_needs(static_cast<std::size_t>(n) + 8, needs_);
+    for (int i = 0; i < n; ++i) ids.push_back(queue_.take(0)->request.id.value);
+    EXPECT_EQ(ids, expected);
+    for (Tenant* tenant : started) tenant->last_start = ++n_starts;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (i % 2 == 0) queue_.forget({ids[i]});
+      started[i]->n_running += i % 2 == 0 ? 0 : 1;
+    }
+  }
+  EXPECT_EQ(queue_.n_waiting(), 0);
+}
+
 // With fewer places than tenants no tenant has one running when its turn may come.
 TEST_F(RequestQueueTest, MoreTenantsThanPlacesTakeTurns) {
   for (std::uint64_t tenant = 1; tenant <= 5; ++tenant) push_many(tenant * 100, 4, tenant);
@@ -115,6 +164,38 @@ TEST_F(RequestQueueTest, ATenantsRequestsStartByPriority) {
   push(101, 8, 4, 1000);
   push(5, 7, 4, -5);
   EXPECT_EQ(start_many(6), (Ids{3, 101, 5, 2, 4, 1}));
+}
+
+// Bug: a prediction of a new request's speed counted all waiting requests as before it.
+TEST_F(RequestQueueTest, CountsThoseThatStartBeforeANewOne) {
+  EXPECT_EQ(queue_.n_before({7}, 0), 0);
+  push(1, 7, 4, 5);
+  push(2, 7);
+  push(3, 7, 4, -5);
+  push_many(101, 2, 8);
+  EXPECT_EQ(queue_.n_before({7}, 0), 4) << "2 and 3 of its key; the other key's first two turns";
+  EXPECT_EQ(queue_.n_before({7}, 6), 5);
+  EXPECT_EQ(queue_.n_before({7}, -6), 0);
+  EXPECT_EQ(queue_.n_before({8}, 0), 5) << "of the other key those with its first three turns";
+  EXPECT_EQ(queue_.n_before({9}, 0), 2) << "each key's first";
+  EXPECT_EQ(start_many(2), (Ids{3, 101}));
+  EXPECT_EQ(queue_.n_before({8}, -6), 1) << "the other key's latest start is longer ago";
+}
+
+// The count is where a push puts the request.
+TEST_F(RequestQueueTest, TheCountIsThePlaceOfThePush) {
+  std::mt19937 random(5);
+  std::vector<std::size_t> places;
+  for (std::uint64_t id = 1; id <= 40; ++id) {
+    const std::uint64_t tenant = random() % 4;
+    const auto priority = static_cast<std::int32_t>(random() % 3);
+    const auto n_before = static_cast<std::size_t>(queue_.n_before({tenant}, priority));
+    push(id, tenant, /*n_prompt=*/32 * id, priority);  // its pages tell it apart
+    queue_.peek_needs(64, needs_);
+    const std::int32_t pages = needs_[n_before].pages;
+    EXPECT_TRUE(std::all_of(needs_.begin(), needs_.end(), [&](const auto& need) { return need.pages <= pages; })) << id;
+    if (id % 4 == 0) start();
+  }
 }
 
 TEST_F(RequestQueueTest, ALevelOfPriorityIsWorthSomeWaiting) {

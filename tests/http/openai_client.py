@@ -213,8 +213,9 @@ def habits(service, client, model):
     check("max_tokens -1 or beyond the context is what is left", lengths == [context] * 2, (lengths, context))
     many = ask(n=128, temperature=1, max_tokens=2)
     check("128 choices", [choice.index for choice in many.choices] == list(range(128)), many.usage)
-    usage = list(ask(stream=True, stream_options={"include_usage": True, "continuous_usage_stats": True}))[-1].usage
-    check("continuous_usage_stats is taken", usage.completion_tokens > 0, usage)
+    chunks = list(ask(stream=True, stream_options={"include_usage": True, "continuous_usage_stats": True}))
+    counts = [chunk.usage.completion_tokens for chunk in chunks]
+    check("each chunk counts its tokens", counts == sorted(counts) and counts[0] == 0 < counts[-1], counts)
     for path in ("/v1/models/", "/health", "/ping"):
         check(f"{path} answers", service.ask(path).startswith("{"))
 

@@ -20,6 +20,7 @@ namespace slip {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -176,6 +177,18 @@ TEST_F(ReportTest, AlphaWithAndWithoutAStarAreToldApart) {
     EXPECT_THAT(text, Not(HasSubstr("* scored on the same text")));
   }
   EXPECT_THAT(report(ReportKind::kDrafts, ReportFormat::kTable), Not(HasSubstr("without *")));
+}
+
+// Bug: a request that was cancelled while it waited seemed to have an empty prompt.
+TEST_F(ReportTest, ARequestThatNeverStartedShowsNoPromptTokens) {
+  {
+    Ledger ledger(options_for(file_));
+    RequestRow row = sample_request("sql", kSampleStartUs, 0, 0);
+    row.stop_reason = "cancelled";
+    row.prompt_tokens = row.output_tokens = row.steps = 0;
+    ledger.record(row);
+  }
+  EXPECT_THAT(report(ReportKind::kRequests, ReportFormat::kTable), ContainsRegex("0\\.0 +– +0 +0 .*cancelled"));
 }
 
 TEST_F(ReportTest, LearningSaysWhatItDidWhatItCostAndWhyItDoesNot) {

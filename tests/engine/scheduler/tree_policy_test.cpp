@@ -48,9 +48,9 @@ TEST(TreePolicy, ASequenceNeedsWhatItsTargetAsksForWhenTheStepEnds) {
 }
 
 std::vector<std::uint8_t> selected(const std::vector<ProposedNode>& nodes, const NodeBudget& budget) {
-  std::vector<std::uint8_t> keep;
-  select_nodes_of_trees(nodes, budget, keep);
-  return keep;
+  NodeSelection selection;
+  select_nodes_of_trees(nodes, budget, selection);
+  return selection.keep;
 }
 using Kept = std::vector<std::uint8_t>;
 
@@ -62,6 +62,22 @@ TEST(TreePolicy, WithoutTargetsTheLikeliestNodesAreKept) {
   EXPECT_EQ(selected(kTwoChains, {4, 16, {}, 9}), (Kept{1, 1, 1, 1, 0, 0}));
   EXPECT_EQ(selected(kTwoChains, {0, 16, {}, 9}), (Kept{0, 0, 0, 0, 0, 0}));
   EXPECT_EQ(selected(kTwoChains, {99, 16, {}, 9}), (Kept{1, 1, 1, 1, 1, 1}));
+}
+
+// Bug: each step allocated these arrays.
+TEST(TreePolicy, ASelectionKeepsItsMemory) {
+  NodeSelection selection;
+  select_nodes_of_trees(kTwoChains, {3, 16, {0, 1.7}, 9}, selection);
+  const auto places = [&] {
+    return std::vector<const void*>{selection.keep.data(), selection.tokens.data(), selection.sizes.data(),
+                                    selection.most_behind.data()};
+  };
+  const auto before = places();
+  select_nodes_of_trees({}, {3, 16, {}, 9}, selection);
+  EXPECT_TRUE(selection.keep.empty());
+  select_nodes_of_trees(kTwoChains, {3, 16, {0, 1.4}, 9}, selection);
+  EXPECT_EQ(places(), before);
+  EXPECT_EQ(selection.keep, (Kept{1, 1, 0, 1, 0, 0})) << "nothing is left of the selections before";
 }
 
 TEST(TreePolicy, EachGetsAtMostItsShare) {

@@ -162,6 +162,17 @@ TEST(Answer, EveryObjectNamesBuildAndTarget) {
   }
 }
 
+// Bug: service_tier was accepted, and the answer did not say which tier served it.
+TEST(Answer, TheTierThatServesComesBack) {
+  auto who = identity();
+  EXPECT_FALSE(json::parse(whole(who, {"hi", {}}, summary(StopReason::kLength))).contains("service_tier"));
+  who.service_tier = "fast";
+  EXPECT_EQ(json::parse(whole(who, {"hi", {}}, summary(StopReason::kLength)))["service_tier"], "fast");
+  for (const auto& event : events(opening_events(who) + closing(who, summary(StopReason::kLength)))) {
+    EXPECT_EQ(event["service_tier"], "fast") << event;
+  }
+}
+
 TEST(Answer, AGivenSeedComesBackAlsoWhereAcceptanceIsHidden) {
   auto who = identity();
   const auto metrics_of = [&] {
@@ -238,6 +249,31 @@ TEST(AnswerChoices, AStreamEndsWithTheLastToEnd) {
   EXPECT_EQ(last[1]["choices"][0]["index"], 1);
   EXPECT_EQ(last[2]["usage"]["completion_tokens"], 24);
   EXPECT_EQ(events(opening_events(who)).size(), 4U);
+}
+
+// Bug: continuous_usage_stats changed nothing: all chunks but the last had no usage.
+TEST(AnswerChoices, EachChunkHasTheUsageOfItsChoiceSoFar) {
+  auto who = two_of_two(Endpoint::kChat);
+  who.include_usage = true;
+  who.prompt_tokens = {4, 10};
+  const auto opened = events(opening_events(who));
+  EXPECT_EQ(opened[1]["usage"], json({{"prompt_tokens", 4}, {"completion_tokens", 0}, {"total_tokens", 4}}));
+  auto choices = four_choices();
+  choices[3].finished.reset();
+  const auto next = [&](std::size_t n_tokens, bool ends) {
+    AnswerChannel::Taken taken;
+    taken.part.text = "x";
+    taken.n_tokens = n_tokens;
+    if (ends) taken.finished = summary(StopReason::kEndToken);
+    gather(who, 3, taken, /*kept=*/false, choices[3]);
+    return events(stream_text(who, 3, taken, choices));
+  };
+  EXPECT_EQ(next(2, false)[0]["usage"], json({{"prompt_tokens", 10}, {"completion_tokens", 2}, {"total_tokens", 12}}));
+  const auto last = next(4, true);
+  ASSERT_EQ(last.size(), 3U);
+  EXPECT_EQ(last[0]["usage"]["completion_tokens"], 6);
+  EXPECT_EQ(last[1]["usage"]["total_tokens"], 16) << "its finish reason";
+  EXPECT_EQ(last[2]["usage"]["completion_tokens"], 24) << "the usage of the call";
 }
 
 TEST(AnswerChoices, AnEchoStandsBeforeEveryChoiceOfItsPrompt) {

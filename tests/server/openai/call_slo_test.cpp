@@ -99,8 +99,11 @@ TEST_F(CallTier, ATierIsASpeedByItsName) {
     const auto call = ask(R"("service_tier":")" + std::string(hint) + R"(")");
     EXPECT_FALSE(call.slo.any()) << hint;
     EXPECT_EQ(call.slo_tier, "") << hint;
+    EXPECT_EQ(call.service_tier, "default") << hint;
   }
   EXPECT_FALSE(ask(R"("service_tier":null)").slo.any());
+  EXPECT_EQ(fast.service_tier, "fast");
+  EXPECT_EQ(ask(R"("service_tier":null)").service_tier, "");
   EXPECT_EQ(fault(R"("service_tier":"Fast")"), std::pair(ErrorCode::kInvalidArgument, std::string("service_tier")));
 }
 

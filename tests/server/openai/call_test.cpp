@@ -93,7 +93,15 @@ TEST(Call, HintsPassAndChangeNothing) {
                          R"("metadata":{"number":7,"list":[1],"nothing":null,"topic":"sql"})");
   EXPECT_EQ(call.topic_label, "sql");
   EXPECT_FALSE(call.include_usage);
+  EXPECT_FALSE(call.continuous_usage) << "without the usage";
   EXPECT_FLOAT_EQ(call.sampling.temperature, chat("").sampling.temperature);
+}
+
+// Bug: it was accepted and ignored.
+TEST(Call, TheUsageMayComeInEachChunk) {
+  const std::string both = R"("stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":)";
+  EXPECT_TRUE(chat(both + "true}").continuous_usage);
+  EXPECT_FALSE(chat(both + "false}").continuous_usage);
 }
 
 // vLLM's and llama.cpp's clients say -1 for "as many as there is room for"; it was refused as out of range.
