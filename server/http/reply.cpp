@@ -103,6 +103,12 @@ ErrorBody error_body(const Error& error) {
   return {std::move(message), type_of(status), error.param(), code_of(error)};
 }
 
+Reply json_reply(std::string body) {
+  Reply reply;
+  reply.body = std::move(body);
+  return reply;
+}
+
 Reply error_reply(const Error& error, int retry_after_s) {
   Reply reply = error_reply(http_status(error), error_body(error));
   if (reply.status == 429 || reply.status == 503) {
