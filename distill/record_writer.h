@@ -27,7 +27,7 @@
 
 namespace slip {
 
-struct RecordIntakeOptions {
+struct RecordWriterOptions {
   std::size_t queue_observations = 4096;  // capacity of the inbox; beyond it the oldest are dropped
   std::int32_t vocab_size = 0;            // of the drafts; a record with another token is not kept
   NearCopiesOptions near_copies;
@@ -43,12 +43,12 @@ struct RecordIntakeOptions {
 // begin(), record() and finish() never block, not even on a lock: they push to a bounded inbox, which drops the oldest
 // items and counts them. Threads: those three the engine's; take_all(), wait_for() and what ReplayReader has, the
 // learner's; the rest any.
-class RecordIntake final : public ObservationSink, public ReplayReader {
+class RecordWriter final : public ObservationSink, public ReplayReader {
  public:
   // `draft_name` maps the draft id of an observation to the name that records store. All references must outlive this.
-  RecordIntake(RecordIntakeOptions options, const TopicTable& topics, std::function<std::string(DraftId)> draft_name,
+  RecordWriter(RecordWriterOptions options, const TopicTable& topics, std::function<std::string(DraftId)> draft_name,
                ReplayBuffer& replay, const LearningSwitch& learning);
-  ~RecordIntake() override;  // stop()
+  ~RecordWriter() override;  // stop()
 
   void begin(ObservedRequest request) noexcept override;
   void record(Observation observation) noexcept override;
@@ -113,7 +113,7 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   void complain(const std::exception& error);
   void replay_upkeep_when_due();
 
-  const RecordIntakeOptions options_;
+  const RecordWriterOptions options_;
   ReplayBuffer& replay_;
   const LearningSwitch& learning_;
 
