@@ -78,7 +78,7 @@ void RecordWriter::run() {
       calls_.serve();
       take_in();
     } catch (const std::exception& error) {  // std::bad_alloc: what had not been taken in stays for the next round
-      complain(error);
+      report_loss(error);
     }
     prepare_batch();
     if (last) synced_us_ = 0;
@@ -162,23 +162,23 @@ void RecordWriter::append(ReplayRecord& record) {
     if (learning_.on()) {
       record.sequence = replay_.append(record);
       refused_.store(false, std::memory_order_relaxed);
-      if (std::exchange(complained_, false)) log_info("learning: records are kept again");
+      if (std::exchange(loss_logged_, false)) log_info("learning: records are kept again");
       return;
     }
   } catch (const std::exception& error) {  // std::bad_alloc too
-    complain(error);
+    report_loss(error);
   }
   record.sequence = next;
   wasted_.fetch_add(static_cast<std::uint64_t>(record.steps), std::memory_order_relaxed);  // its observations
 }
 
-void RecordWriter::complain(const std::exception& error) {
+void RecordWriter::report_loss(const std::exception& error) {
   refused_.store(true, std::memory_order_relaxed);
   const std::int64_t now = monotonic_us();
-  if (complained_ && now - complained_us_ <= kExpireEveryUs) return;
+  if (loss_logged_ && now - loss_logged_us_ <= kExpireEveryUs) return;
   log_parts(LogLevel::kWarn, {"learning: records are lost: ", error.what()});
-  complained_us_ = now;
-  complained_ = true;
+  loss_logged_us_ = now;
+  loss_logged_ = true;
 }
 
 void RecordWriter::replay_upkeep_when_due() {

@@ -110,7 +110,7 @@ class RecordWriter final : public ObservationSink, public ReplayReader {
   void append(ReplayRecord& record);
   std::uint64_t weight_of(const ReplayRecord& record) const;
   void prepare_batch() noexcept;
-  void complain(const std::exception& error);
+  void report_loss(const std::exception& error);
   void replay_upkeep_when_due();
 
   const RecordWriterOptions options_;
@@ -136,9 +136,9 @@ class RecordWriter final : public ObservationSink, public ReplayReader {
   std::deque<Event> events_;
   std::map<std::string, NearCopies> near_copies_;  // by topic
   std::uint64_t taken_ = 0;
-  std::int64_t synced_us_ = 0, expired_us_ = 0, complained_us_ = 0;
+  std::int64_t synced_us_ = 0, expired_us_ = 0, loss_logged_us_ = 0;
   std::int64_t purged_us_ = 0;  // monotonic; the last purge
-  bool complained_ = false;     // a loss of records was logged, the recovery not yet
+  bool loss_logged_ = false;    // a loss of records was logged, the recovery not yet
 
   std::thread thread_;
 };

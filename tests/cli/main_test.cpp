@@ -117,7 +117,7 @@ TEST(Main, TooFewAddressesAreSaidBeforeAnythingElse) {
     EXPECT_TRUE(status == 0 || status == 1 || status == 127) << mebibytes << "\n" << said;
     EXPECT_EQ(said.find("leaves fewer than 256 MiB") != std::string::npos, status == 1) << mebibytes << "\n" << said;
   }
-  // It ended by a signal, or was never ready and wrote jemalloc's complaint without end.
+  // It ended by a signal, or was never ready and wrote jemalloc's message without end.
   for (const int mebibytes : {16, 64, 128, 256}) {
     const auto [status, said] =
         run("bash -c 'ulimit -d " + std::to_string(mebibytes * 1024) + " && exec " + serve + "'");
