@@ -12,7 +12,7 @@
 namespace slip {
 namespace {
 
-constexpr std::int64_t kTellAgainUs = 60'000'000;
+constexpr std::int64_t kLogAgainUs = 60'000'000;
 
 }  // namespace
 
@@ -296,9 +296,9 @@ void Engine::State::fail(Sequence& sequence, const Error& cause) {
   sequence.fail(cause);
   if (cause.code() == ErrorCode::kInvalidArgument) return;
   const std::int64_t now_us = monotonic_us();
-  if (cause.what() == failure_told_ && now_us < next_telling_us_) return;
-  contain([&] { failure_told_ = cause.what(); });
-  next_telling_us_ = now_us + kTellAgainUs;
+  if (cause.what() == logged_failure_ && now_us < next_log_us_) return;
+  contain([&] { logged_failure_ = cause.what(); });
+  next_log_us_ = now_us + kLogAgainUs;
   log_parts(LogLevel::kError, {"a request failed: ", cause.what(), cause.hint().empty() ? "" : "; ", cause.hint()});
 }
 

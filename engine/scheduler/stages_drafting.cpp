@@ -11,7 +11,7 @@
 namespace slip {
 namespace {
 
-constexpr int kStepsBetweenTelling = 16;
+constexpr int kStepsBetweenReports = 16;
 constexpr std::int32_t kBackgroundPromptRows = 16;  // a request that comes waits for the running step
 constexpr double kKeepMeanTokens = 0.1;             // weight of the latest step
 constexpr int kPriorSteps = 8;  // steps of its own with which a sequence counts as much as the others
@@ -212,8 +212,8 @@ void Engine::State::learn_lengths() {
   estimates_.add_step({figures_.verify_rows, figures_.prefill_rows, verify_us, draft_passes_,
                        static_cast<double>(figures_.draft_us - read_us_), leased});
   if (cores == nullptr || leased || figures_.prefill_rows > 0 || !estimates_.knows_times()) return;
-  if (++n_since_told_ < kStepsBetweenTelling || outlooks_.empty()) return;
-  n_since_told_ = 0;
+  if (++n_since_report_ < kStepsBetweenReports || outlooks_.empty()) return;
+  n_since_report_ = 0;
   decode_time_.add(estimates_.curve(), outlooks_, options.k);
   cores->set_decode_time(decode_time_.time());
 }

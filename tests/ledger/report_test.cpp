@@ -26,7 +26,7 @@ using ::testing::StartsWith;
 
 class ReportTest : public ::testing::Test {
  protected:
-  void tell_story() {
+  void record_story() {
     Ledger ledger(options_for(file_));
     record_sample_story(ledger);
   }
@@ -93,7 +93,7 @@ TEST_F(ReportTest, AServiceThatHasOnlyItsBaseDraftSaysThatNobodyAsked) {
 }
 
 TEST_F(ReportTest, TableShowsTheGainOverTheBaseDraftAndTheDefinitions) {
-  tell_story();
+  record_story();
   const std::string text = report(ReportKind::kTopics, ReportFormat::kTable);
   EXPECT_THAT(text, HasSubstr("sql"));
   EXPECT_THAT(text, HasSubstr("+.22 [+.19, +.24]"));
@@ -103,13 +103,13 @@ TEST_F(ReportTest, TableShowsTheGainOverTheBaseDraftAndTheDefinitions) {
 }
 
 TEST_F(ReportTest, AMistypedTopicIsSaidWithTheTopicsThereAre) {
-  tell_story();
+  record_story();
   EXPECT_THAT(report(ReportKind::kTopics, ReportFormat::kTable, "sqll"),
               StartsWith("No requests of topic sqll in this period: the ledger has requests of code, "));
 }
 
 TEST_F(ReportTest, EveryTableHasItsStory) {
-  tell_story();
+  record_story();
   const std::string drift = report(ReportKind::kDrift, ReportFormat::kTable);
   EXPECT_THAT(drift, HasSubstr("lang v3 rolled back to v2"));
   EXPECT_THAT(drift, HasSubstr("◆ math drift: acceptance fell"));
@@ -144,13 +144,13 @@ TEST_F(ReportTest, LearningSaysWhatItDidWhatItCostAndWhyItDoesNot) {
 }
 
 TEST_F(ReportTest, LearningWithoutRowsSaysWhatMakesSome) {
-  tell_story();
+  record_story();
   EXPECT_THAT(report(ReportKind::kLearning, ReportFormat::kTable), HasSubstr("Nothing was learned"));
   EXPECT_THAT(report(ReportKind::kLearning, ReportFormat::kSvg), HasSubstr("nothing was learned"));
 }
 
 TEST_F(ReportTest, JsonHasDefinitionsRowsAndNumbers) {
-  tell_story();
+  record_story();
   const auto json = nlohmann::json::parse(report(ReportKind::kTopics, ReportFormat::kJson));
   EXPECT_EQ(json.at("rows").size(), 5U);
   EXPECT_TRUE(json.at("definitions").contains("α"));
@@ -182,7 +182,7 @@ TEST_F(ReportTest, CsvHasALineARowAndQuotesFormulas) {
 }
 
 TEST_F(ReportTest, SvgDrawsCurvesMarksAndEscapesText) {
-  tell_story();
+  record_story();
   {
     Ledger ledger(options_for(file_));
     for (int i = 0; i < 10; ++i) ledger.record(sample_request("<script>&\x01", kSampleStartUs + i * kSecondUs, 6, 4));
@@ -230,7 +230,7 @@ bool works_unprivileged(Action action) {
 }
 
 TEST_F(ReportTest, ReadsACopyWhereNothingCanBeWritten) {
-  tell_story();
+  record_story();
   fs::permissions(file_, fs::perms(0444));
   fs::permissions(folder_.path(), fs::perms(0555));
   EXPECT_TRUE(works_unprivileged([&] { report(ReportKind::kTopics, ReportFormat::kTable); }));
