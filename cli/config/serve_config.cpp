@@ -138,7 +138,7 @@ ServeConfig parse_serve_config(const std::string& toml, const std::string& where
   return config;
 }
 
-CacheWish cache_wish(const ServeConfig& config) {
+CacheOptions cache_options(const ServeConfig& config) {
   return {config.cache_tokens, config.engine.max_running, config.dtype};
 }
 
