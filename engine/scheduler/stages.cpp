@@ -47,7 +47,7 @@ void Engine::State::reserve_arrays() {
   loads_.reserve(most);
   outlooks_.reserve(most);
   deadlines_.reserve(most);
-  concessions_.skipped.reserve(most);
+  deadline_limits_.skipped.reserve(most);
   orders_.reserve(most);
   plan_.sequences.reserve(most);
   draft_tasks_.reserve(most);

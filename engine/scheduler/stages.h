@@ -140,7 +140,7 @@ struct Engine::State {
   double mean_tokens_ = 1;               // that a step brings a running sequence, smoothed
   PromptTimeEstimate prompt_time_{0.9};  // of the passes
   StepForecast forecast_;                // of this step
-  Concessions concessions_;              // of this step, if a sequence has a target
+  DeadlineLimits deadline_limits_;       // of this step, if a sequence has a target
   std::int32_t prompt_limit_ = 0;        // rows of prompts in this step
   std::int64_t read_us_ = 0;             // that drafts read committed tokens in this step
   std::int32_t draft_passes_ = 0;        // that proposed in this step

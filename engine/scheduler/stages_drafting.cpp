@@ -99,10 +99,10 @@ void Engine::State::look_at_deadlines() {
   }
   forecast_.decode_us = estimates_.curve().pass_us(rows);
   forecast_.has_queue = request_queue.n_waiting() > 0;
-  policy->concede(deadlines_, forecast_, options.prefill_chunk, concessions_);
-  prompt_limit_ = concessions_.prompt_rows;
+  policy->limit_step(deadlines_, forecast_, options.prefill_chunk, deadline_limits_);
+  prompt_limit_ = deadline_limits_.prompt_rows;
   for (std::size_t i = 0; i < running.size(); ++i) {
-    if (concessions_.skipped[i] != 0) loads_[i].n_pending = 0;
+    if (deadline_limits_.skipped[i] != 0) loads_[i].n_pending = 0;
   }
 }
 
