@@ -175,7 +175,7 @@ TEST_F(DraftStoreTest, GarbageInCurrentMeansTheNewestIntact) {
   }
 }
 
-TEST_F(DraftStoreTest, ACurrentThatIsMissingIsSaidOnce) {
+TEST_F(DraftStoreTest, ACurrentThatIsMissingIsLoggedOnce) {
   DraftStore store(root_);
   publish(store, "sql", "one");
   fs::remove(root_ / "sql" / "CURRENT");
@@ -188,7 +188,7 @@ TEST_F(DraftStoreTest, ACurrentThatIsMissingIsSaidOnce) {
 }
 
 // `inspect` named it as damage, and a service took another version without a word.
-TEST_F(DraftStoreTest, ACurrentThatNamesNoVersionIsSaidOnce) {
+TEST_F(DraftStoreTest, ACurrentThatNamesNoVersionIsLoggedOnce) {
   DraftStore store(root_);
   publish(store, "sql", "one");
   for (const std::string& text : {std::string("/etc/passwd"), std::string(""), std::string(8, '\0')}) {
@@ -290,7 +290,7 @@ TEST_F(DraftStoreTest, ADamagedVersionHidesNoNewerOneAtTheStart) {
 }
 
 // The limit was passed over without a word when no version could be deleted.
-TEST_F(DraftStoreTest, NeededVersionsBeyondTheLimitAreKeptAndSaidOnce) {
+TEST_F(DraftStoreTest, NeededVersionsBeyondTheLimitAreKeptAndLoggedOnce) {
   RetentionPolicy policy;
   policy.max_bytes = 4;
   DraftStore store(root_, policy);

@@ -94,7 +94,7 @@ TEST(Main, WeightsThatAreNoNumbersAreRefusedByEveryCommandThatRunsThem) {
 }
 
 // It was "internal error", status 70. No thread starts whose stack is larger than the address space.
-TEST(Main, AThreadThatCannotStartIsSaidWithAHint) {
+TEST(Main, AThreadThatCannotStartIsReportedWithAHint) {
   rlimit stack{};
   ASSERT_EQ(::getrlimit(RLIMIT_STACK, &stack), 0);
   if (stack.rlim_max != RLIM_INFINITY) GTEST_SKIP() << "the limit of a stack cannot be raised here";
@@ -108,7 +108,7 @@ TEST(Main, AThreadThatCannotStartIsSaidWithAHint) {
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need an address space without a limit
 // It ended by SIGABRT in a constructor of LibTorch, or by SIGSEGV in a new thread.
-TEST(Main, TooFewAddressesAreSaidBeforeAnythingElse) {
+TEST(Main, TooFewAddressesAreReportedBeforeAnythingElse) {
   const std::string serve = kProgram + " serve --port 0 --check-config --target " + (kDemo / "target").string();
   for (const int mebibytes : {470, 520, 580}) {
     const auto [status, said] =
@@ -129,7 +129,7 @@ TEST(Main, TooFewAddressesAreSaidBeforeAnythingElse) {
 }
 
 // It was "internal error" with thirty frames of LibTorch, status 70.
-TEST(Main, TooLittleMemoryIsSaidWithAHint) {
+TEST(Main, TooLittleMemoryIsReportedWithAHint) {
   const testing::TemporaryFolder folder;
   std::string rows;
   for (int i = 0; i < 16; ++i) rows += R"({"prompt":"Mira has )" + std::to_string(i) + "\"}\n";

@@ -233,7 +233,7 @@ TEST(Learner, ACrashLosesNoMoreTrainingThanTold) {
 }
 
 // Regression: a disk error at the start ended learning until the service was restarted.
-TEST(Learner, ADiskErrorAtTheStartIsSaidOnceAndTriedAgain) {
+TEST(Learner, ADiskErrorAtTheStartIsLoggedOnceAndTriedAgain) {
   LearnerSetup setup;
   std::ofstream(setup.options.optimizer_folder) << "in the way";
   auto learner = setup.make_learner(*setup.governor);

@@ -236,7 +236,7 @@ TEST(LearningLoop, AfterFailuresItWaitsASecondThenLongerUpToHalfAMinute) {
 }
 
 // Regression: with a deleted data directory every step failed and logged, 872 lines in 13 s.
-TEST(LearningLoop, AFailureThatLastsIsSaidOnceAndItsEndToo) {
+TEST(LearningLoop, AFailureThatLastsIsLoggedOnceAndItsEndToo) {
   LearnerSetup setup;
   const auto base = setup.store.root() / "base", away = setup.folder.path() / "away";
   std::filesystem::rename(base, away);

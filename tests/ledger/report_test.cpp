@@ -102,7 +102,7 @@ TEST_F(ReportTest, TableShowsTheGainOverTheBaseDraftAndTheDefinitions) {
   EXPECT_THAT(text, Not(HasSubstr("\033")));
 }
 
-TEST_F(ReportTest, AMistypedTopicIsSaidWithTheTopicsThereAre) {
+TEST_F(ReportTest, AMistypedTopicIsReportedWithTheTopicsThereAre) {
   record_story();
   EXPECT_THAT(report(ReportKind::kTopics, ReportFormat::kTable, "sqll"),
               StartsWith("No requests of topic sqll in this period: the ledger has requests of code, "));

@@ -89,7 +89,7 @@ TEST_F(RouterStateFileTest, ARestartGoesOnExactlyWhereItStopped) {
   EXPECT_EQ(status.st_mode & 0777U, 0600U);
 }
 
-TEST_F(RouterStateFileTest, WithoutAFileTheSeedsAreTheStartAndThatIsSaid) {
+TEST_F(RouterStateFileTest, WithoutAFileTheSeedsAreTheStartAndThatIsLogged) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(load_or_seed(file_, topics_), seeded_classifier(topics_));
   const std::string said = ::testing::internal::GetCapturedStderr();

@@ -116,7 +116,7 @@ TEST_F(PurgerTest, ARowThatCannotBeWrittenYetIsNotCalledPurged) {
   EXPECT_EQ(result.rows, 1U);
 }
 
-TEST_F(PurgerTest, WhatFailsIsSaid) {
+TEST_F(PurgerTest, WhatFailsIsReported) {
   const auto refusing = [](const PurgeScope&) -> std::size_t { throw Error(ErrorCode::kIo, "disk full"); };
   const PurgeResult result = carry_out({"", TenantId{7}, std::nullopt}, *ledger_, refusing);
   ASSERT_TRUE(result.error);

@@ -110,7 +110,7 @@ class ServingTest : public ::testing::Test {
 };
 
 // Drafts and replay records that were deleted while the service was stopped got no word.
-TEST_F(ServingTest, WhatIsMissingInTheDataDirectoryIsSaidAtTheStart) {
+TEST_F(ServingTest, WhatIsMissingInTheDataDirectoryIsLoggedAtTheStart) {
   plant_another_draft();
   config_.learning = true;
   const auto warnings = [&] {

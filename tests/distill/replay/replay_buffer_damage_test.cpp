@@ -42,7 +42,7 @@ TEST(ReplayBuffer, ATornTailIsCutAndCounted) {
 }
 
 // Regression: unreadable records were dropped silently.
-TEST(ReplayBuffer, WhatIsSkippedAtTheStartIsSaidInOneWarning) {
+TEST(ReplayBuffer, WhatIsSkippedAtTheStartIsLoggedInOneWarning) {
   ScratchFolder folder;
   ReplayOptions options = options_in(folder);
   {
@@ -74,7 +74,7 @@ TEST(ReplayBuffer, WhatIsSkippedAtTheStartIsSaidInOneWarning) {
 }
 
 // Regression: an emptied segment was removed silently.
-TEST(ReplayBuffer, AnEmptySegmentBeforeOthersIsSaid) {
+TEST(ReplayBuffer, AnEmptySegmentBeforeOthersIsLogged) {
   ScratchFolder folder;
   const ReplayOptions options = options_in(folder);
   {
@@ -91,7 +91,7 @@ TEST(ReplayBuffer, AnEmptySegmentBeforeOthersIsSaid) {
 
 // Regression: the newest segment, when emptied, was mistaken for the result of a crash, and its records were lost
 // silently.
-TEST(ReplayBuffer, AnEmptiedNewestSegmentIsSaid) {
+TEST(ReplayBuffer, AnEmptiedNewestSegmentIsLogged) {
   for (const std::uintmax_t bytes : {std::uintmax_t{0}, std::uintmax_t{10}}) {
     ScratchFolder folder;
     const ReplayOptions options = options_in(folder);
@@ -108,7 +108,7 @@ TEST(ReplayBuffer, AnEmptiedNewestSegmentIsSaid) {
 
 // Regression: such a segment was skipped silently and no purge reached it. A segment created after it would not have
 // been loaded again.
-TEST(ReplayBuffer, ASegmentWithTooLargeANumberIsSaidAndLosesNoLaterRecord) {
+TEST(ReplayBuffer, ASegmentWithTooLargeANumberIsLoggedAndLosesNoLaterRecord) {
   ScratchFolder folder;
   const ReplayOptions options = options_in(folder);
   { ReplayBuffer(options).append(make_record(1, "sql")); }
@@ -214,7 +214,7 @@ TEST(ReplayBuffer, ARecordThatRotsWhileRunningIsDroppedNotReturned) {
 
 // All files are untrusted: a damaged buffer opens, returns only records that were written, and accepts new ones.
 // Regression: the open file took all later records, and no start would have found them.
-TEST(ReplayBuffer, ASegmentThatIsDeletedWhileRunningCostsItsRecordsAndIsSaid) {
+TEST(ReplayBuffer, ASegmentThatIsDeletedWhileRunningCostsItsRecordsAndIsReported) {
   ScratchFolder folder;
   const ReplayOptions options = options_in(folder);
   const auto lose = [&](const std::function<void(const std::filesystem::path&)>& remove) {
@@ -262,7 +262,7 @@ TEST(ReplayBuffer, AFolderThatIsMovedAndComesBackLosesNothing) {
 }
 
 // Regression: a FIFO in a segment's place was opened, which never ended, and with it learning, purges and the stop.
-TEST(ReplayBuffer, AFullSegmentThatIsChangedWhileRunningCostsItsRecordsAndIsSaid) {
+TEST(ReplayBuffer, AFullSegmentThatIsChangedWhileRunningCostsItsRecordsAndIsLogged) {
   using Path = std::filesystem::path;
   const std::vector<std::function<void(const Path&)>> changes = {
       [](const Path& path) { std::filesystem::remove(path); },

@@ -39,7 +39,7 @@ TEST_F(WarmupPromptsTest, ShareTakesTheFirstRowsRoundedDown) {
   for (std::size_t i = 0; i < few.size(); ++i) EXPECT_EQ(few[i].tokens, all[i].tokens);
 }
 
-TEST_F(WarmupPromptsTest, PromptsWithoutRoomForAnAnswerAreLeftOutAndSaid) {
+TEST_F(WarmupPromptsTest, PromptsWithoutRoomForAnAnswerAreLeftOutAndReported) {
   std::string huge;
   for (int i = 0; i < 3000; ++i) huge += "word ";
   write("data.jsonl", prompts(14, false) + R"({"prompt": ")" + huge + "\"}\n");
