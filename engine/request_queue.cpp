@@ -50,7 +50,7 @@ void RequestQueue::push(Request request) {
   ready_.notify_one();
 }
 
-// Behind the tenant's last request that has an earlier turn. Waiting lowers all priorities alike, so the order of two
+// After the tenant's last request that has an earlier turn. Waiting lowers all priorities alike, so the order of two
 // requests never changes.
 RequestQueue::Waiting::iterator RequestQueue::place_of(Waiting& queue, const WaitingRequest& waiting) {
   const auto turn = [](const WaitingRequest& one) { return one.submitted_us + one.request.priority * kPriorityUs; };

@@ -11,11 +11,11 @@ namespace slip::bench {
 
 inline constexpr std::size_t kWidest = 8, kDeepest = 8;
 
-// What the draft proposes from one position: at depth d its `width` likeliest tokens behind the likeliest ones before.
+// What the draft proposes from one position: at depth d its `width` likeliest tokens after the likeliest ones before.
 struct Drafted {
   std::array<std::array<float, kWidest>, kDeepest> q{};  // their probabilities there
   std::size_t n_right = 0;                               // depths whose first choice was right, from the first on
-  std::size_t rank = kWidest;                            // of the right token at the depth behind these; kWidest: none
+  std::size_t rank = kWidest;                            // of the right token at the depth after these; kWidest: none
   std::size_t n_known = 0;                               // depths for which the answer has a token
 };
 

@@ -253,7 +253,7 @@ void Engine::State::remember_prefix(Sequence& sequence) {
       [&] { prefixes.add(sequence.request.tenant.value, std::span(sequence.tokens).first(n_read), sequence.pages); });
 }
 
-// Counts only committed tokens. When the answer ended inside the accepted path, the tokens behind its end do not count.
+// Counts only committed tokens. When the answer ended inside the accepted path, the tokens after its end do not count.
 // α is that of first choices, so that siblings do not look like a better draft.
 void Engine::State::count_result(std::size_t i) {
   const Part& part = parts_[i];

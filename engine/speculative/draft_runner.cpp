@@ -203,7 +203,7 @@ void DraftRunner::draw_siblings(const DraftChain& chain, const RandomAddress& ad
 
 // ---- branches ----
 
-// The row that is worth most behind its own price, of all chains; worth 0: none pays.
+// The row that is worth most less its own price, of all chains; worth 0: none pays.
 DraftRunner::BranchRow DraftRunner::best_branch_row(std::span<DraftChain> chains) const {
   BranchRow best;
   for (std::size_t i = 0; i < chains.size(); ++i) {
@@ -244,7 +244,7 @@ double DraftRunner::choose_branch_rows(std::span<DraftChain> chains) {
   return gain;
 }
 
-// One slice for the rows of each chain. They lie behind the slots that the chain itself can take.
+// One slice for the rows of each chain. They lie after the slots that the chain itself can take.
 void DraftRunner::add_branch_slices(std::span<DraftChain> chains) {
   slices_.clear();
   branch_tokens_.clear();

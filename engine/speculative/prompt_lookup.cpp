@@ -79,7 +79,7 @@ void PromptLookup::add_drafted(const Guess& guess, const DraftChoice& choice, st
   drafted_.push_back({guess, choice, token});
 }
 
-// Compares what was drafted with the tokens that came. Places behind a rejected token were never reached.
+// Compares what was drafted with the tokens that came. Places after a rejected token were never reached.
 void PromptLookup::learn_choices(std::span<const std::int32_t> new_tokens) {
   GuessOrDraft& table = past_ == nullptr ? guess_or_draft_ : past_->guess_or_draft;
   for (std::size_t i = 0; i < std::min(new_tokens.size(), drafted_.size()); ++i) {

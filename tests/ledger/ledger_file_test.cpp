@@ -120,7 +120,7 @@ TEST_F(LedgerTest, ARowThatATriggerIgnoresIsCounted) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("a trigger that was added to the ledger"));
 }
 
-// Bug: rows were written behind what was left, and the next start refused the file.
+// Bug: rows were written after what was left, and the next start refused the file.
 TEST_F(LedgerTest, AFileThatIsCutOrOverwrittenIsLoggedAndItsRowsAreCounted) {
   const std::vector<std::function<void()>> changes = {
       [&] { fs::resize_file(file_, 0); }, [&] { fs::resize_file(file_, 5'000); },

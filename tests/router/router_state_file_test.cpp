@@ -46,7 +46,7 @@ class RouterStateFileTest : public ::testing::Test {
   }
   std::string content() const { return read_file(file_, kMaxBytes); }
   void put(const std::string& content) const { replace_file(file_, content, "test"); }
-  // With the checksum made right again: what the checks behind it say.
+  // With the checksum made right again: what the checks after it say.
   void put_sealed(std::string content) const {
     content.resize(content.size() - 4);
     const std::uint32_t crc = crc32c(std::as_bytes(std::span(content.data(), content.size())));

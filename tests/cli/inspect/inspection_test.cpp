@@ -247,7 +247,7 @@ TEST_F(InspectionTest, ALedgerThatIsMissingBesideDraftsOrReplayIsAFault) {
   EXPECT_THAT(faults_of(data), ElementsAre(HasSubstr("ledger.db is missing, though drafts or replay are there")));
 }
 
-// A trigger can keep rows out of the ledger, or in it behind a purge.
+// A trigger can keep rows out of the ledger, or in it after a purge.
 TEST_F(InspectionTest, ATriggerInTheLedgerIsAFault) {
   const fs::path file = folder_.path() / "ledger.db";
   LedgerOptions options;
