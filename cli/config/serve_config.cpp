@@ -8,6 +8,7 @@
 #include "cli/usable_cores.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/topic_name.h"
 
 namespace slip::cli {
 namespace {
