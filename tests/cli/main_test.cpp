@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "tests/checkpoints/temporary_folder.h"
+#include "tests/common/damage.h"
 #include "tests/common/patience.h"
 
 namespace slip {
@@ -76,10 +77,7 @@ TEST(Main, WeightsThatAreNoNumbersAreRefusedByEveryCommandThatRunsThem) {
   std::filesystem::copy(kDemo / "target", target);
   const auto weights = target / "model.safetensors";
   std::filesystem::permissions(weights, std::filesystem::perms::owner_all);
-  std::fstream file(weights, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(-2, std::ios::end);
-  file.write("\xc0\x7f", 2);  // a NaN in bfloat16
-  file.close();
+  testing::overwrite(weights, -2, "\xc0\x7f");  // a NaN in bfloat16
   const std::string prompts = folder.write("prompts.jsonl", R"({"prompt":"x"})").string();
   const auto out = folder.path() / "out";
   for (const std::string& command : {"generate --max-tokens 1 --prompt x --target " + target.string(),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/cli/serve_fixture.h"
+#include "tests/common/damage.h"
 #include "tests/engine/models/formula_model.h"
 
 namespace slip {
@@ -127,10 +128,7 @@ TEST_F(ServeTest, ADamagedReplaySegmentIsNamedAtTheStart) {
   std::filesystem::path segment;
   for (const auto& item : std::filesystem::directory_iterator(data() + "/replay")) segment = item.path();
   ASSERT_GT(std::filesystem::file_size(segment), 200U);
-  std::fstream file(segment, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(150);
-  file << "damage";
-  file.close();
+  testing::overwrite(segment, 150, "damage");
   Program program(folder_, usual());
   const auto port = program.port();
   ASSERT_NE(port, 0) << program.log();

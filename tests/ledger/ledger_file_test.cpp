@@ -20,6 +20,7 @@
 #include "ledger/database.h"
 #include "ledger/index_guard.h"
 #include "ledger/ledger.h"
+#include "tests/common/damage.h"
 #include "tests/ledger/ledger_fixture.h"
 
 namespace slip {
@@ -309,11 +310,7 @@ TEST_F(LedgerTest, ADamagedPageIsNoticed) {
     Ledger ledger(options_for(file_));
     for (std::uint64_t i = 0; i < 500; ++i) ledger.record(numbered(i));
   }
-  {
-    std::fstream bytes(file_, std::ios::binary | std::ios::in | std::ios::out);
-    bytes.seekp(2 * 4096);
-    bytes << std::string(4096, '\xEE');
-  }
+  testing::overwrite(file_, 2 * 4096, std::string(4096, '\xEE'));
   const auto error = open_error();
   ASSERT_TRUE(error);
   EXPECT_EQ(error->code(), ErrorCode::kDataLoss);

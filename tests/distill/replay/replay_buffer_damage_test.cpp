@@ -12,6 +12,7 @@
 #include "common/fail_point.h"
 #include "common/file.h"
 #include "distill/replay/segment.h"
+#include "tests/common/damage.h"
 #include "tests/distill/replay/replay_fixture.h"
 
 namespace slip {
@@ -62,10 +63,7 @@ TEST(ReplayBuffer, WhatIsSkippedAtTheStartIsLoggedInOneWarning) {
   // All of the first one, and one record of the second.
   const auto first_bytes = std::filesystem::file_size(segments[0]);
   std::ofstream(segments[0], std::ios::binary) << std::string(first_bytes, '\0');
-  std::fstream second(segments[1], std::ios::in | std::ios::out | std::ios::binary);
-  second.seekp(200);
-  second << "damage";
-  second.close();
+  testing::overwrite(segments[1], 200, "damage");
   const std::string said = warning_at_start();
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
   EXPECT_THAT(said, ::testing::HasSubstr(segments[0].filename().string() + " (" + std::to_string(first_bytes) +
