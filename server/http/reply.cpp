@@ -8,6 +8,7 @@
 #include <new>
 
 #include "common/log.h"
+#include "engine/contain.h"
 #include "server/http/json_text.h"
 
 namespace slip {
@@ -127,8 +128,7 @@ Reply error_reply(int status, const ErrorBody& error) {
 }
 
 Reply exhausted_reply(int retry_after_s) {
-  return error_reply(Error(ErrorCode::kUnavailable, "the server has no memory for this request", "try again later"),
-                     retry_after_s);
+  return error_reply(no_memory(), retry_after_s);
 }
 
 Reply failure_reply(int retry_after_s) {
