@@ -52,7 +52,7 @@ tsan: setup ## The threading tests under ThreadSanitizer
 	  ctest --test-dir build-tsan --output-on-failure --no-tests=error -j $(JOBS) --timeout 1800
 
 # The tests in which a learner's thread meets an engine's, a service's, or another learner's.
-LEARNER_TESTS := ^(Learner|LearningLoop|LossyInbox|ResidentTrainers|WrittenAndGiven|CanaryScorer|LiveWatch)
+LEARNER_TESTS := ^(Learner|LearningLoop|UnitChoice|LossyInbox|ResidentTrainers|WrittenAndGiven|CanaryScorer|LiveWatch)
 tsan-learner: setup ## The part of `tsan` that CI runs: the learner's threads
 	@bash tools/build.sh tsan-learner $(JOBS) sanitized
 	@TSAN_OPTIONS="$(TSAN_OPTIONS)" \

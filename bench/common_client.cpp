@@ -36,7 +36,7 @@ class EventReader {
       if (line.starts_with("data: {")) take(json::parse(line.substr(6), nullptr, false));
     }
   }
-  // Whether an event held an error: what fails behind the stream's head is told so.
+  // Whether an event held an error: a failure after the stream's head is reported there.
   bool has_failed() const { return has_failed_; }
 
  private:

@@ -20,6 +20,7 @@
 #include "bench/common_answer.h"
 #include "bench/common_prompts.h"
 #include "bench/common_result.h"
+#include "bench/ranks/ranks_shapes.h"
 #include "cli/progress_line.h"
 #include "common/error.h"
 #include "engine/engine.h"
@@ -31,7 +32,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kWidest = 8, kDeepest = 8;
 constexpr std::int32_t kChunkRows = 64;
 
 struct Options {
@@ -39,7 +39,7 @@ struct Options {
   std::vector<double> temperatures = {0, 0.8};
   std::size_t n_prompts = 24, width = 4;
   int max_tokens = 64, threads = 1;
-  double row_cost = 0.05, draft_cost = 0.1;
+  ShapeCosts costs;
   bool json = false;
 };
 
@@ -86,14 +86,6 @@ class Reader {
   LocalWorker worker_;
   PageTable pages_;
   std::vector<float> logits_;
-};
-
-// What the draft proposes from one position: at depth d its `width` likeliest tokens behind the likeliest ones before.
-struct Drafted {
-  std::array<std::array<float, kWidest>, kDeepest> q{};  // their probabilities there
-  std::size_t n_right = 0;                               // depths whose first choice was right, from the first on
-  std::size_t rank = kWidest;                            // of the right token at the depth behind these; kWidest: none
-  std::size_t n_known = 0;                               // depths for which the answer has a token
 };
 
 // Sums over the rows of one temperature above 0: the w of `width` siblings that has the target's token.
@@ -264,149 +256,14 @@ class Bench {
   Distribution p_, q_;
 };
 
-// ---- what trees would win
-
-// A shape of proposals: which nodes of what was drafted are verified.
-struct Shape {
-  std::size_t depth = 0;  // draft passes
-  std::size_t width = 1;  // choices a depth at most
-  std::size_t nodes = 0;  // at most; 0: any number
-  double least_f = 0;     // verify only nodes with this probability of the whole path
-  bool stops = false;     // draft no deeper once the path is less likely than that
-};
-
-struct Outcome {
-  double tokens = 0, rows = 0, passes = 0;  // sums; tokens: with the target's own
-};
-
-// Adds one step from this position. f of a node is the product of the draft's probabilities along its path.
-void add_step(const Drafted& drafted, const Shape& shape, Outcome& sum) {
-  struct Node {
-    double f;
-    std::size_t depth, rank;
-  };
-  std::vector<Node> nodes;
-  double parent = 1;
-  std::size_t n_passes = 0;
-  for (std::size_t depth = 0; depth < std::min(shape.depth, drafted.n_known); ++depth) {
-    if (shape.stops && parent < shape.least_f) break;
-    ++n_passes;
-    for (std::size_t rank = 0; rank < shape.width; ++rank) {
-      const double f = parent * drafted.q[depth][rank];
-      if (f >= shape.least_f || (shape.stops && rank == 0)) nodes.push_back({f, depth, rank});
-    }
-    parent *= drafted.q[depth][0];
-  }
-  if (shape.nodes > 0 && nodes.size() > shape.nodes) {
-    std::stable_sort(nodes.begin(), nodes.end(), [](const Node& a, const Node& b) { return a.f > b.f; });
-    nodes.resize(shape.nodes);
-  }
-  std::size_t n_chain = 0;
-  bool has_sibling = false;
-  for (const Node& node : nodes) {
-    n_chain += node.rank == 0 && node.depth < drafted.n_right ? 1 : 0;
-    has_sibling |= node.rank > 0 && node.depth == drafted.n_right && node.rank == drafted.rank;
-  }
-  sum.tokens += 1 + static_cast<double>(n_chain) + (has_sibling ? 1 : 0);
-  sum.rows += static_cast<double>(1 + nodes.size());
-  sum.passes += static_cast<double>(n_passes);
-}
-
-json report(const std::string& name, const Shape& shape, const Counts& counts, const Options& options) {
-  Outcome sum;
-  for (const Drafted& drafted : counts.drafted) add_step(drafted, shape, sum);
-  const auto n = static_cast<double>(counts.drafted.size());
-  const double cost = 1 + options.row_cost * (sum.rows / n - 1) + options.draft_cost * sum.passes / n;
-  return {{"shape", name},
-          {"depth", shape.depth},
-          {"width", shape.width},
-          {"nodes", sum.rows / n - 1},
-          {"least_f", shape.least_f},
-          {"accepted_length", sum.tokens / n},
-          {"speed", sum.tokens / n / cost}};
-}
-
-// The fastest of several shapes.
-json best(const std::string& name, const std::vector<Shape>& shapes, const Counts& counts, const Options& options) {
-  json fastest;
-  for (const Shape& shape : shapes) {
-    json one = report(name, shape, counts, options);
-    if (fastest.is_null() || one["speed"] > fastest["speed"]) fastest = std::move(one);
-  }
-  return fastest;
-}
-
-json shapes_of(const Counts& counts, const Options& options) {
-  json rows = json::array();
-  for (const std::size_t k : {1, 2, 3, 5, 8}) rows.push_back(report("chain", {.depth = k}, counts, options));
-  for (const std::size_t nodes : {4, 8, 16}) {
-    const Shape shape{.depth = kDeepest, .width = options.width, .nodes = nodes};
-    rows.push_back(report("siblings", shape, counts, options));
-  }
-  std::vector<Shape> chains, pruned, stopped, siblings, stopped_siblings;
-  for (std::size_t depth = 0; depth <= kDeepest; ++depth) {
-    chains.push_back({.depth = depth});
-    for (const double f : {0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5}) {
-      pruned.push_back({.depth = depth, .least_f = f});
-      stopped.push_back({.depth = depth, .least_f = f, .stops = true});
-      siblings.push_back({.depth = depth, .width = options.width, .least_f = f});
-      stopped_siblings.push_back({.depth = depth, .width = options.width, .least_f = f, .stops = true});
-    }
-  }
-  rows.push_back(best("best chain", chains, counts, options));
-  rows.push_back(best("best chain, pruned by f", pruned, counts, options));
-  rows.push_back(best("best chain, stopped by f", stopped, counts, options));
-  rows.push_back(best("best siblings by f", siblings, counts, options));
-  rows.push_back(best("best siblings, stopped by f", stopped_siblings, counts, options));
-  return rows;
-}
-
-json calibration_of(const Counts& counts, std::size_t width) {
-  constexpr std::size_t kBuckets = 10;
-  json rows = json::array();
-  for (std::size_t rank = 0; rank < std::min<std::size_t>(width, 3); ++rank) {
-    std::array<double, kBuckets> q{}, n{}, accepted{};
-    for (const Drafted& drafted : counts.drafted) {
-      for (std::size_t depth = 0; depth < std::min(drafted.n_right + 1, drafted.n_known); ++depth) {
-        const double of = drafted.q[depth][rank];
-        const std::size_t bucket = std::min(kBuckets - 1, static_cast<std::size_t>(of * kBuckets));
-        q[bucket] += of, n[bucket] += 1;
-        accepted[bucket] += (depth < drafted.n_right ? rank == 0 : rank == drafted.rank) ? 1 : 0;
-      }
-    }
-    for (std::size_t i = 0; i < kBuckets; ++i) {
-      if (n[i] > 0)
-        rows.push_back({{"rank", rank + 1}, {"q", q[i] / n[i]}, {"n", n[i]}, {"accepted", accepted[i] / n[i]}});
-    }
-  }
-  return rows;
-}
-
-json depths_of(const Counts& counts, std::size_t width) {
-  json rows = json::array();
-  for (std::size_t depth = 0; depth < kDeepest; ++depth) {
-    std::vector<double> shares(width);
-    double n = 0;
-    for (const Drafted& drafted : counts.drafted) {
-      if (depth > drafted.n_right || depth >= drafted.n_known) continue;
-      n += 1;
-      const std::size_t rank = depth < drafted.n_right ? 0 : drafted.rank;
-      if (rank < width) shares[rank] += 1;
-    }
-    for (double& share : shares) share /= std::max(n, 1.0);
-    rows.push_back(shares);
-  }
-  return rows;
-}
-
 json run(const Options& options) {
   Bench bench(options);
   json result = {{"benchmark", "ranks"},
                  {"target", std::filesystem::path(options.target).filename()},
                  {"draft", std::filesystem::path(options.draft).filename()},
                  {"prompts", std::filesystem::path(options.prompts).filename()},
-                 {"row_cost", options.row_cost},
-                 {"draft_cost", options.draft_cost}};
+                 {"row_cost", options.costs.row},
+                 {"draft_cost", options.costs.draft}};
   for (const double temperature : options.temperatures) {
     Counts counts = bench.run(temperature);
     const auto shares = [&](std::vector<double> of) {
@@ -415,9 +272,9 @@ json run(const Options& options) {
     };
     json one = {{"temperature", temperature}, {"rows", counts.rows}, {"ranks", shares(counts.ranks)}};
     if (temperature == 0) {
-      one["by_depth"] = depths_of(counts, options.width);
-      one["calibration"] = calibration_of(counts, options.width);
-      one["shapes"] = shapes_of(counts, options);
+      one["by_depth"] = depths_of(counts.drafted, options.width);
+      one["calibration"] = calibration_of(counts.drafted, options.width);
+      one["shapes"] = shapes_of(counts.drafted, options.width, options.costs);
     } else {
       one["min_p_q"] = counts.coverage.min_p_q / static_cast<double>(std::max<std::size_t>(1, counts.rows));
       one["coverage"] = {{"rejection", shares(counts.coverage.rejection)},
@@ -474,8 +331,8 @@ int main(int argc, char** argv) {
   app.add_option("--temperature", options.temperatures, "Temperatures, comma separated; 0 is greedy")->delimiter(',');
   app.add_option("--width", options.width, "Choices of the draft that are looked at")
       ->check(CLI::Range(std::size_t{1}, slip::bench::kWidest));
-  app.add_option("--row-cost", options.row_cost, "Time of one more row of a pass, in passes of one row");
-  app.add_option("--draft-cost", options.draft_cost, "Time of a draft pass, in target passes of one row");
+  app.add_option("--row-cost", options.costs.row, "Time of one more row of a pass, in passes of one row");
+  app.add_option("--draft-cost", options.costs.draft, "Time of a draft pass, in target passes of one row");
   app.add_option("--threads", options.threads, "Threads of the forward pass")->check(CLI::PositiveNumber);
   app.add_flag("--json", options.json, "Print JSON");
   CLI11_PARSE(app, argc, argv);

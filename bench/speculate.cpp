@@ -97,12 +97,12 @@ class Bench {
 
   // One pass over all prompts, added to `totals`, which must stay where it is.
   void run(const Arm& arm, Totals& totals) {
-    const std::unique_ptr<Engine>& engine = engine_of(arm, totals);
+    Engine& engine = engine_of(arm, totals);
     std::vector<std::shared_ptr<Answer>> answers;
     for (std::size_t i = 0; i < prompts_.size(); ++i) answers.push_back(std::make_shared<Answer>());
     const auto start = monotonic_us();
-    for (std::size_t i = 0; i < prompts_.size(); ++i) engine->submit(request(i, arm.k, answers[i]));
-    while (engine->step()) {
+    for (std::size_t i = 0; i < prompts_.size(); ++i) engine.submit(request(i, arm.k, answers[i]));
+    while (engine.step()) {
     }
     totals.seconds += static_cast<double>(monotonic_us() - start) / 1e6;
     check(arm, answers);
@@ -130,9 +130,9 @@ class Bench {
   }
 
  private:
-  const std::unique_ptr<Engine>& engine_of(const Arm& arm, Totals& totals) {
+  Engine& engine_of(const Arm& arm, Totals& totals) {
     std::unique_ptr<Engine>& engine = engines_[arm];
-    if (engine != nullptr) return engine;
+    if (engine != nullptr) return *engine;
     EngineOptions engine_options;
     engine_options.k = arm.k;
     engine_options.adaptive_k = engine_options.stop_early = arm.planned;
@@ -144,7 +144,7 @@ class Bench {
     auto worker = std::make_unique<LocalWorker>(weights_, rows, 32 * options_.concurrency, pages, pool_);
     engine = std::make_unique<Engine>(engine_options, std::move(worker), tokenizer_, pool_, nullptr,
                                       std::vector<StepListener*>{&totals});
-    return engine;
+    return *engine;
   }
   Request request(std::size_t i, int k, const std::shared_ptr<TokenSink>& sink) const {
     Request request;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoints/draft_meta.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -11,6 +10,7 @@
 #include "checkpoints/json_document.h"
 #include "checkpoints/strict_json.h"
 #include "common/json_text.h"
+#include "common/topic_name.h"
 
 namespace slip {
 namespace {
@@ -18,7 +18,6 @@ namespace {
 using nlohmann::json;
 
 constexpr int kFormat = 1;
-constexpr std::size_t kMaxNameBytes = 48;
 constexpr std::size_t kSha256HexDigits = 64;
 constexpr std::size_t kVersionDigits = 6;
 constexpr JsonFields::IntegerRange kCount{0, std::numeric_limits<std::int64_t>::max()};
@@ -85,7 +84,7 @@ DraftMeta parse_draft_meta(const std::string& json_text, const std::string& wher
   fields.integer("format", {kFormat, kFormat});
   DraftMeta meta;
   meta.draft = fields.optional_string("draft").value_or("");
-  if (!is_valid_draft_name(meta.draft)) fields.refuse("draft", "is no draft name");
+  if (!is_topic_name(meta.draft)) fields.refuse("draft", "is no draft name");
   meta.version = static_cast<std::uint64_t>(fields.integer("version", {1, kCount.high}));
   meta.parent = count(fields, "parent");
   meta.topic = fields.optional_string("topic").value_or("");
@@ -104,14 +103,8 @@ DraftMeta parse_draft_meta(const std::string& json_text, const std::string& wher
   meta.weights_retired = fields.optional_boolean("weights_retired").value_or(false);
   meta.parent_draft = fields.optional_string("parent_draft").value_or("");
   meta.parent_draft = parent_draft_of(meta);
-  if (!is_valid_draft_name(meta.parent_draft)) fields.refuse("parent_draft", "is no draft name");
+  if (!is_topic_name(meta.parent_draft)) fields.refuse("parent_draft", "is no draft name");
   return meta;
-}
-
-bool is_valid_draft_name(const std::string& name) {
-  const auto lower_or_digit = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
-  return !name.empty() && name.size() <= kMaxNameBytes && lower_or_digit(name.front()) &&
-         std::all_of(name.begin(), name.end(), [&](char c) { return lower_or_digit(c) || c == '_' || c == '-'; });
 }
 
 std::string version_name(std::uint64_t version) {

@@ -13,7 +13,7 @@ inline constexpr const char* kBaseDraft = "base";
 
 // The meta.json of a draft version, stored beside its weights. It informs people and restores the ledger after a crash.
 struct DraftMeta {
-  std::string draft;                  // name, ^[a-z0-9][a-z0-9_-]{0,47}$
+  std::string draft;                  // is_topic_name()
   std::uint64_t version = 0;          // 1, 2, … per draft; never reused
   std::uint64_t parent = 0;           // version of parent_draft that it was trained or copied from; 0 for the first
   std::string parent_draft;           // this draft, or kBaseDraft; never empty after reading or writing
@@ -38,8 +38,6 @@ DraftMeta parse_draft_meta(const std::string& json, const std::string& where);
 
 // meta.parent_draft; for files older than that key, the derived value.
 std::string parent_draft_of(const DraftMeta& meta);
-
-bool is_valid_draft_name(const std::string& name);
 
 // The largest version number. A folder with a larger number is no version.
 inline constexpr std::uint64_t kMaxVersion = (std::uint64_t{1} << 62) - 1;

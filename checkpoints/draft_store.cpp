@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/log.h"
+#include "common/topic_name.h"
 
 namespace slip {
 namespace {
@@ -46,7 +47,7 @@ void write_current(const StoreFolder& draft, std::uint64_t version, std::string_
 }
 
 void check_name(const std::string& draft) {
-  if (is_valid_draft_name(draft)) return;
+  if (is_topic_name(draft)) return;
   throw Error(ErrorCode::kInvalidArgument, "not a draft name: 1 to 48 of a-z, 0-9, _ and -, beginning with a-z or 0-9",
               "rename it", "draft");
 }
@@ -314,7 +315,7 @@ std::vector<DraftMeta> DraftStore::versions(const std::string& draft) const {
 std::vector<std::string> DraftStore::drafts() const {
   std::vector<std::string> found;
   for (const auto& name : root_folder_.names()) {
-    if (!is_valid_draft_name(name)) continue;
+    if (!is_topic_name(name)) continue;
     try {
       root_folder_.child(name);
       found.push_back(name);

@@ -26,7 +26,7 @@ namespace slip {
 // Publish = write into a temporary folder → fsync files → rename → fsync directory → replace CURRENT atomically. A
 // crash at any instant leaves either the old version current or the new one. Leftovers are swept on open, so only the
 // owner of the data directory (DataDirectoryLock) may open it. All paths below the root use openat + O_NOFOLLOW, so a
-// planted symlink or `..` never leaves it. Error{kInvalidArgument} for a name that is_valid_draft_name refuses.
+// planted symlink or `..` never leaves it. Error{kInvalidArgument} for a name that is_topic_name() refuses.
 // Threads: one writer (the learner). Any thread may call current(), load paths and list.
 class DraftStore {
  public:

@@ -10,15 +10,15 @@
 
 namespace slip::cli {
 
-std::int32_t cache_pages(const CacheWish& wish, const ModelConfig& target, const CacheRoom& room) {
-  const auto page_bytes = static_cast<std::int64_t>(PagePool::page_bytes(target, wish.dtype));
+std::int32_t cache_pages(const CacheOptions& options, const ModelConfig& target, const CacheRoom& room) {
+  const auto page_bytes = static_cast<std::int64_t>(PagePool::page_bytes(target, options.dtype));
   const auto pages_of_tokens = [](std::int64_t tokens) {
     return (tokens + PagePool::kPageTokens - 1) / PagePool::kPageTokens;
   };
   const auto pages_of_bytes = [&](std::uint64_t bytes) { return static_cast<std::int64_t>(bytes) / page_bytes; };
   const std::int64_t one_context = pages_of_tokens(target.max_positions);
   const std::int64_t at_most = pages_of_bytes(room.at_most);
-  const std::int64_t least = wish.tokens > 0 ? pages_of_tokens(wish.tokens) : 1;
+  const std::int64_t least = options.tokens > 0 ? pages_of_tokens(options.tokens) : 1;
   if (least > at_most) {
     throw Error(ErrorCode::kTooLarge,
                 "a cache of " + std::to_string(least * PagePool::kPageTokens) + " tokens takes " +
@@ -28,8 +28,8 @@ std::int32_t cache_pages(const CacheWish& wish, const ModelConfig& target, const
                             : "choose a smaller target",
                 "model.cache_tokens");
   }
-  if (wish.tokens > 0) return static_cast<std::int32_t>(least);
-  const std::int64_t for_all = std::min(one_context * wish.max_running, pages_of_bytes(room.by_default));
+  if (options.tokens > 0) return static_cast<std::int32_t>(least);
+  const std::int64_t for_all = std::min(one_context * options.max_running, pages_of_bytes(room.by_default));
   return static_cast<std::int32_t>(std::min(std::max(one_context, for_all), at_most));
 }
 

@@ -8,7 +8,7 @@
 namespace slip::cli {
 
 // The configured size of the target's KV cache.
-struct CacheWish {
+struct CacheOptions {
   std::int64_t tokens = 0;        // 0: as many as all running answers could need, if there is room
   std::int32_t max_running = 16;  // answers that run at once
   Dtype dtype = Dtype::kBFloat16;
@@ -22,6 +22,6 @@ struct CacheRoom {
 
 // Pages of the target's KV cache. Without a configured size they hold one context at least, or what there is room for
 // if that is less. Error{kTooLarge} with both figures when a configured size does not fit. Pure.
-std::int32_t cache_pages(const CacheWish& wish, const ModelConfig& target, const CacheRoom& room);
+std::int32_t cache_pages(const CacheOptions& options, const ModelConfig& target, const CacheRoom& room);
 
 }  // namespace slip::cli

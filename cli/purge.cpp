@@ -12,7 +12,7 @@
 #include "cli/config/serve_config.h"
 #include "cli/service/control_socket.h"
 #include "cli/service/part_options.h"
-#include "cli/service/purge_wish.h"
+#include "cli/service/purge_command.h"
 #include "cli/service/purger.h"
 #include "cli/time_argument.h"
 #include "common/clock.h"
@@ -45,18 +45,18 @@ constexpr const char* kFooter =
 
 struct PurgeFlags {
   std::string config, data_dir, before;
-  PurgeWish wish;
+  PurgeCommand command;
 };
 
-PurgeWish checked(const PurgeFlags& flags) {
-  PurgeWish wish = flags.wish;
-  if (!flags.before.empty()) wish.before_us = parse_instant_us(flags.before, "--before", wall_us());
-  if (wish.request.empty() && wish.tenant.empty() && !wish.before_us) {
+PurgeCommand checked(const PurgeFlags& flags) {
+  PurgeCommand command = flags.command;
+  if (!flags.before.empty()) command.before_us = parse_instant_us(flags.before, "--before", wall_us());
+  if (command.request.empty() && command.tenant.empty() && !command.before_us) {
     throw Error(ErrorCode::kInvalidArgument, "name what to purge: --request, --tenant or --before",
                 "everything that has finished: --before now");
   }
-  check_names(wish);
-  return wish;
+  check_names(command);
+  return command;
 }
 
 ApiKeys known_keys(const ServeConfig& config) {
@@ -74,20 +74,21 @@ LedgerOptions resting_ledger(const fs::path& file) {
 }
 
 // REQUIRES: the data directory is locked.
-PurgeResult purge_at_rest(const fs::path& data_dir, const PurgeWish& wish, const ServeConfig& config) {
+PurgeResult purge_at_rest(const fs::path& data_dir, const PurgeCommand& command, const ServeConfig& config) {
   const PurgeReplay purge_replay = [&](const PurgeScope& scope) {
     return purge_resting_replay(data_dir / "replay", scope);
   };
   warn_of_lost_ledger(data_dir);
   Ledger ledger(resting_ledger(data_dir / "ledger.db"));
-  const auto orders = wish.tenant.empty() ? orders_of(wish, {}, {})
-                                          : orders_of(wish, known_keys(config), ledger.tenants_named(wish.tenant));
+  const auto orders = command.tenant.empty()
+                          ? orders_of(command, {}, {})
+                          : orders_of(command, known_keys(config), ledger.tenants_named(command.tenant));
   return carry_out_all(orders, [&](const PurgeOrder& order) { return carry_out(order, ledger, purge_replay); });
 }
 
-PurgeResult ask_holder(const fs::path& data_dir, const PurgeWish& wish, const Error& in_use) {
+PurgeResult ask_holder(const fs::path& data_dir, const PurgeCommand& command, const Error& in_use) {
   try {
-    return read_result(ask_service(data_dir, to_line(wish)));
+    return read_result(ask_service(data_dir, to_line(command)));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kUnavailable) throw;
     throw Error(ErrorCode::kConflict, in_use.message() + ", which takes no purge now: " + error.message(),
@@ -95,28 +96,28 @@ PurgeResult ask_holder(const fs::path& data_dir, const PurgeWish& wish, const Er
   }
 }
 
-PurgeResult purge(const fs::path& data_dir, const PurgeWish& wish, const ServeConfig& config) {
+PurgeResult purge(const fs::path& data_dir, const PurgeCommand& command, const ServeConfig& config) {
   std::optional<DataDirectoryLock> lock;
   try {
     lock.emplace(data_dir);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kConflict) throw;
-    return ask_holder(data_dir, wish, error);
+    return ask_holder(data_dir, command, error);
   }
-  return purge_at_rest(data_dir, wish, config);
+  return purge_at_rest(data_dir, command, config);
 }
 
 void run(const PurgeFlags& flags) {
-  const PurgeWish wish = checked(flags);
+  const PurgeCommand command = checked(flags);
   const ServeConfig config = read_serve_config(flags.config);
   const fs::path data_dir = flags.data_dir.empty() ? config.data_dir : fs::path(flags.data_dir);
   if (!fs::exists(data_dir / "ledger.db") && !fs::exists(data_dir / "replay")) {
     throw Error(ErrorCode::kNotFound, data_dir.string() + " is no data directory: it has neither ledger.db nor replay/",
                 "name it by --data-dir or -c");
   }
-  const PurgeResult result = purge(data_dir, wish, config);
+  const PurgeResult result = purge(data_dir, command, config);
   if (result.error) throw Error(*result.error);
-  std::cout << purge_text(result, wish, data_dir) << "\n" << std::flush;
+  std::cout << purge_text(result, command, data_dir) << "\n" << std::flush;
   if (!std::cout) {
     throw Error(ErrorCode::kIo,
                 std::string(result.records + result.rows > 0 ? "it is purged" : "nothing was to be purged") +
@@ -132,8 +133,8 @@ void add_purge(CLI::App& app) {
   command->footer(kFooter);
   command->add_option("-c,--config", flags->config, "TOML file of the service: its data directory and its API keys");
   command->add_option("--data-dir", flags->data_dir, "Data directory of drafts, ledger and replay");
-  command->add_option("--request", flags->wish.request, "An answer's id, such as chatcmpl-…, or its X-Request-Id");
-  command->add_option("--tenant", flags->wish.tenant, "The name of the API key that sent it, or that it had");
+  command->add_option("--request", flags->command.request, "An answer's id, such as chatcmpl-…, or its X-Request-Id");
+  command->add_option("--tenant", flags->command.tenant, "The name of the API key that sent it, or that it had");
   command->add_option("--before", flags->before,
                       "Finished before this: 2026-11-20, 2026-11-20T10:00:00Z (UTC), an age such as 7d, or now");
   command->callback([flags] { run(*flags); });

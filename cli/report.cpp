@@ -68,7 +68,7 @@ void run_report(ReportOptions options) {
   }
 }
 
-// CLI11's own CheckedTransformer prints the values behind the names in its errors; here they are control characters.
+// CLI11's own CheckedTransformer prints the values after the names in its errors; here they are control characters.
 template <class Value>
 void choose(CLI::Option& option, const std::map<std::string, Value>& values, const std::string& names) {
   option.transform(CLI::Transformer(values).description(""));

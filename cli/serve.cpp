@@ -20,7 +20,7 @@
 #include "cli/config/serve_config.h"
 #include "cli/open_files.h"
 #include "cli/service/control_socket.h"
-#include "cli/service/purge_wish.h"
+#include "cli/service/purge_command.h"
 #include "cli/service/serving.h"
 #include "cli/standard_output.h"
 #include "cli/stop_signal.h"
@@ -147,17 +147,17 @@ void announce(const std::string& url) {
 }
 
 // A purge of all that a tenant sent also removes the tenant's names; those of keys that are in use are kept.
-PurgeResult purge(const PurgeWish& wish, const ApiKeys& keys, Serving& serving) {
-  const auto earlier = wish.tenant.empty() ? std::vector<TenantId>() : serving.tenants_named(wish.tenant);
+PurgeResult purge(const PurgeCommand& command, const ApiKeys& keys, Serving& serving) {
+  const auto earlier = command.tenant.empty() ? std::vector<TenantId>() : serving.tenants_named(command.tenant);
   const PurgeResult result =
-      carry_out_all(orders_of(wish, keys, earlier), [&](const PurgeOrder& order) { return serving.purge(order); });
+      carry_out_all(orders_of(command, keys, earlier), [&](const PurgeOrder& order) { return serving.purge(order); });
   serving.remember_names(keys);
   return result;
 }
 
 std::string answer_command(const std::string& line, const Gatekeeper& gatekeeper, Serving& serving) {
   try {
-    return to_line(purge(read_wish(line), *gatekeeper.keys(), serving));
+    return to_line(purge(read_purge(line), *gatekeeper.keys(), serving));
   } catch (const Error& error) {
     return to_line(PurgeResult{.error = error});
   } catch (const std::bad_alloc&) {

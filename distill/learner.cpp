@@ -18,7 +18,7 @@
 #include "distill/idle_priority.h"
 #include "distill/learning_loop.h"
 #include "distill/learning_switch.h"
-#include "distill/record_intake.h"
+#include "distill/record_writer.h"
 #include "distill/waiting_record.h"
 
 namespace slip {
@@ -56,10 +56,10 @@ struct Learner::State {
         decisions(sink),
         earlier(earlier_records(replay)),
         learning(options.disk),
-        intake(
+        writer(
             {options.queue_observations, base->weights->config.vocab_size, options.near_copies}, topics,
             [this](DraftId id) { return name_of(id); }, replay, learning),
-        calls([this] { intake.wake(); }) {}
+        calls([this] { writer.wake(); }) {}
 
   void run();
   bool begin();
@@ -84,17 +84,17 @@ struct Learner::State {
   DraftStore& store;
   Governor& governor;
   DecisionSink& decisions;
-  const EarlierRecords earlier;  // read before the intake's thread owns replay
+  const EarlierRecords earlier;  // read before the record writer's thread owns replay
 
   // Shared with the engine thread, with callers of wait_idle(), purge() and set_enabled().
   LearningSwitch learning;
-  RecordIntake intake;
+  RecordWriter writer;
   OwnerCalls calls;
   std::atomic<bool> failing{false};  // training, scoring or saving
   std::atomic<bool> stopping{false};
   std::mutex idle_mutex;
   std::condition_variable idle_changed;
-  std::uint64_t idle_through = 0;  // the intake's events whose records were taken in when last no work was left
+  std::uint64_t idle_through = 0;  // the record writer's events whose records were taken in when last no work was left
 
   // Used by the learner's thread only.
   std::thread thread;
@@ -132,7 +132,7 @@ void Learner::State::run() {
 bool Learner::State::begin() {
   if (beginnings.retry_us > monotonic_us()) return false;
   try {
-    loop.emplace(LearningLoopSetting{options, topics, live_drafts, base, store, intake, earlier, governor, decisions,
+    loop.emplace(LearningLoopSetting{options, topics, live_drafts, base, store, writer, earlier, governor, decisions,
                                      [this] { return in_unit(); }, [this] { end_unit(); }});
   } catch (const std::exception& error) {
     failing.store(true, std::memory_order_relaxed);
@@ -158,7 +158,7 @@ void Learner::State::forget(const PurgeScope& scope) {
 
 // Takes the records while there is no loop: as long as any is in the inbox, wait_for() returns at once.
 void Learner::State::hold_records() {
-  taken_through = intake.take_all_within_capacity(records);
+  taken_through = writer.take_all_within_capacity(records);
 }
 
 void Learner::State::learn() {
@@ -166,17 +166,17 @@ void Learner::State::learn() {
     try {
       calls.serve();
       if (const std::int64_t left_us = memory_lacks.retry_us - monotonic_us(); left_us > 0) {
-        intake.pause_for(left_us);
+        writer.pause_for(left_us);
         continue;
       }
       if (!loop && !begin()) {
         hold_records();
-        intake.wait_for(kIdleTickUs);
+        writer.wait_for(kIdleTickUs);
         continue;
       }
       take_in();
       upkeep_when_due();
-      if (const std::int64_t wait_us = work_once(); wait_us > 0) intake.wait_for(wait_us);
+      if (const std::int64_t wait_us = work_once(); wait_us > 0) writer.wait_for(wait_us);
       memory_lacks = {};
     } catch (const std::bad_alloc&) {
       end_unit();
@@ -226,7 +226,7 @@ void Learner::State::announce_idle() {
 }
 
 void Learner::State::take_in() {
-  taken_through = intake.take_all(records);
+  taken_through = writer.take_all(records);
   while (!records.empty()) {
     WaitingRecord record = std::move(records.front());  // removed first, so that a bad_alloc does not meet it again
     records.pop_front();
@@ -253,8 +253,8 @@ void Learner::State::ask_for_answers() {
 
 void Learner::State::report(std::int64_t now_us) {
   LearningFigures figures = loop->figures(now_us);
-  figures.queue_bytes += intake.near_copies_bytes();
-  figures.records_untaken = intake.untaken();
+  figures.queue_bytes += writer.near_copies_bytes();
+  figures.records_untaken = writer.untaken();
   decisions.on_learning(figures);
 }
 
@@ -266,7 +266,7 @@ void Learner::State::upkeep_when_due() {
   loop->save_due(now);
   failing.store(loop->failing(), std::memory_order_relaxed);
   report(now);
-  const std::uint64_t dropped = intake.dropped();
+  const std::uint64_t dropped = writer.dropped();
   if (dropped > reported) decisions.on_dropped(dropped - reported);
   reported = dropped;
 }
@@ -283,7 +283,7 @@ bool Learner::State::in_unit() {
     if (learning.on() && begin_unit(LearningUnit::kTrainingRest)) return true;
     end_unit();
     if (monotonic_us() - began > kLongestWaitInStepUs) return false;
-    intake.wait_for(kAskAgainUs);
+    writer.wait_for(kAskAgainUs);
   }
   return false;
 }
@@ -308,27 +308,27 @@ Learner::~Learner() {
 }
 
 ObservationSink& Learner::observations() {
-  return state_->intake;
+  return state_->writer;
 }
 
 void Learner::start() {
   if (state_->thread.joinable()) return;
-  state_->intake.start();
+  state_->writer.start();
   state_->thread = std::thread([this] { state_->run(); });
 }
 
 void Learner::stop() {
   state_->stopping.store(true, std::memory_order_release);
-  state_->intake.wake();
+  state_->writer.wake();
   if (state_->thread.joinable()) state_->thread.join();
-  state_->intake.stop();
+  state_->writer.stop();
 }
 
 bool Learner::wait_idle(std::int64_t timeout_us) {
   State& state = *state_;
-  const std::uint64_t so_far = state.intake.pushed();
-  state.intake.hurry();
-  state.intake.wake();
+  const std::uint64_t so_far = state.writer.pushed();
+  state.writer.hurry();
+  state.writer.wake();
   std::unique_lock lock(state.idle_mutex);
   return state.idle_changed.wait_for(lock, std::chrono::microseconds(timeout_us),
                                      [&] { return state.idle_through >= so_far; });
@@ -336,7 +336,7 @@ bool Learner::wait_idle(std::int64_t timeout_us) {
 
 void Learner::set_enabled(bool enabled) {
   state_->learning.set_wanted(enabled);
-  state_->intake.wake();
+  state_->writer.wake();
 }
 
 std::size_t Learner::purge(const PurgeScope& scope) {
@@ -345,7 +345,7 @@ std::size_t Learner::purge(const PurgeScope& scope) {
   forget();  // from now on the learner asks for no answer to a prompt of the scope
   std::size_t n = 0;
   try {
-    n = state.intake.purge(scope);
+    n = state.writer.purge(scope);
   } catch (const std::exception&) {
     forget();
     throw;
@@ -355,19 +355,19 @@ std::size_t Learner::purge(const PurgeScope& scope) {
 }
 
 bool Learner::replay_refused() const {
-  return state_->intake.refused();
+  return state_->writer.refused();
 }
 
 bool Learner::failing() const {
-  return state_->failing.load(std::memory_order_relaxed) || state_->intake.upkeep_fails();
+  return state_->failing.load(std::memory_order_relaxed) || state_->writer.upkeep_fails();
 }
 
 std::uint64_t Learner::replay_records() const {
-  return state_->intake.replay_records();
+  return state_->writer.replay_records();
 }
 
 std::uint64_t Learner::dropped() const {
-  return state_->intake.dropped();
+  return state_->writer.dropped();
 }
 
 }  // namespace slip

@@ -62,7 +62,7 @@ struct LearnerOptions {
 
 // The learner: observations → replay → trainer → candidate → canary → publish → live draft. It trains one draft per
 // topic in one background thread at idle priority, and reports every decision to the DecisionSink. A second thread
-// writes the records to replay (RecordIntake). Threads: one owner, unless a function says otherwise.
+// writes the records to replay (RecordWriter). Threads: one owner, unless a function says otherwise.
 //
 // The canary scores only records that were not trained on. A candidate is a frozen export with a cut-off; records newer
 // than the cut-off decide about it while training goes on. A candidate without a verdict is replaced by the next

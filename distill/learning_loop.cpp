@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <deque>
 #include <exception>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -15,18 +14,12 @@
 namespace slip {
 namespace {
 
-constexpr std::size_t kScoredTogether = 8;              // this number of waiting records is worth a lease
-constexpr std::int64_t kLongestUnscoredUs = 5'000'000;  // longest time that a record waits for others
 constexpr std::size_t kMaxUnscored = 128;  // waiting records of a topic in memory while the governor refuses
 // Their answer tokens, each with a distribution of about 320 bytes: 42 MB. The newest record may always wait.
 constexpr std::size_t kMaxUnscoredTokens = std::size_t{128} * 1024;
-constexpr std::uint64_t kBurstSteps = 8;     // steps of one topic before another may have its turn
-constexpr std::uint64_t kScoredFirst = 4;    // a topic's first requests are always scored: they show what is to learn
-constexpr std::size_t kWatchedClosely = 48;  // requests after a publication that are all scored
-constexpr std::uint64_t kSampledOf = 4;      // one in 4 is scored under load when no decision is pending
-constexpr int kTriesForOneCause = 10;        // 3 minutes
-constexpr double kLossMemory = 0.8;          // decay of the smoothed training loss
-constexpr double kSecondsMemory = 0.9;       // decay of the smoothed step time
+constexpr int kTriesForOneCause = 10;   // 3 minutes
+constexpr double kLossMemory = 0.8;     // decay of the smoothed training loss
+constexpr double kSecondsMemory = 0.9;  // decay of the smoothed step time
 
 double seconds(std::int64_t us) {
   return static_cast<double>(us) / 1e6;
@@ -51,16 +44,6 @@ std::size_t answer_tokens(const std::deque<WaitingRecord>& waiting) {
   std::size_t n = 0;
   for (const WaitingRecord& one : waiting) n += one.record.target.size();
   return n;
-}
-
-// Whether scoring has failed lately. Its topic then does not train either: it would train on text that is not scored.
-bool scoring_waits(const TopicState& topic, std::int64_t now_us) {
-  return topic.scoring_failures.retry_us > now_us;
-}
-
-// Whether the topic does not train before its next try.
-bool training_waits(const TopicState& topic, std::int64_t now_us) {
-  return topic.training_failures.retry_us > now_us || scoring_waits(topic, now_us);
 }
 
 // Whether a topic has failed too often for one cause to be tried again. Only a cause that lies in a draft's weights
@@ -117,6 +100,7 @@ LearningLoop::LearningLoop(LearningLoopSetting setting)
       pool_(std::max(1, options_.cores)),
       scorer_(base_->weights->config, base_->weights->config.max_positions, pool_, options_.prompt_lookup),
       canary_(options_.canary, options_.k, base_, scorer_, replay_, publisher_, setting.decisions),
+      choice_(topics_, governor_, *base_->weights, options_.batch_requests),
       newest_taken_(setting.earlier.last_sequence),
       started_us_(monotonic_us()) {
   const auto& live_drafts = setting.live_drafts;
@@ -146,6 +130,15 @@ void LearningLoop::save() {
 void LearningLoop::save_due(std::int64_t now_us) {
   remember_curves();
   trainers_.save_due(now_us);
+}
+
+// What an earlier run measured. A curve from the beginning knows only the prior, by which a draft that has learned a
+// lot would not pay back, and each restart would stop training for dozens of requests.
+void LearningLoop::resume_curve(TopicState& topic) const {
+  const auto saved = trainers_.saved(topic.live_draft->name(), topic.live);
+  if (!saved) return;
+  topic.curve = saved->curve;
+  topic.step_seconds = saved->step_seconds;
 }
 
 void LearningLoop::remember_curves() {
@@ -181,7 +174,7 @@ void LearningLoop::take(WaitingRecord waiting) {
   ++topic->figures.requests;
   if (waiting.may_be_sampled) topic->sampler.add(record, options_.sampled_answers);
   if (record.processed_logits) return;  // drafts cannot be scored on it
-  if (topic->scoring_failures.given_up() || !worth_scoring(*topic)) return;
+  if (!choice_.worth_scoring(*topic)) return;
   topic->unscored.push_back(std::move(waiting));
   std::size_t n_tokens = answer_tokens(topic->unscored);
   while (topic->unscored.size() > kMaxUnscored || (topic->unscored.size() > 1 && n_tokens > kMaxUnscoredTokens)) {
@@ -200,152 +193,11 @@ void LearningLoop::forget(const PurgeScope& scope) {
   }
 }
 
-// While the engine is busy and no decision is pending, a quarter of the records is enough to follow the live draft's
-// acceptance rate.
-bool LearningLoop::worth_scoring(const TopicState& topic) const {
-  const bool decides = topic.candidate.has_value() || topic.requests_seen <= kScoredFirst ||
-                       (topic.live.version->weights != base_->weights && topic.against_base.size() < kWatchedClosely);
-  return decides || governor_.engine_idle() || topic.requests_seen % kSampledOf == 0;
-}
-
 // ---- what comes next ----
 
-// Picks the topic with the fewest scored records, so that a busy topic does not delay the others.
-TopicState* LearningLoop::topic_to_score() {
-  TopicState* next = nullptr;
-  const std::int64_t now_us = monotonic_us();
-  for (TopicState& topic : topics_) {
-    if (scoring_waits(topic, now_us)) continue;
-    const bool waits = !topic.unscored.empty() || (topic.candidate && !topic.candidate->heldout_left.empty());
-    if (waits && (next == nullptr || topic.scored < next->scored)) next = &topic;
-  }
-  return next;
-}
-
-// The expected gain of the topic's next steps for the service: the gain of α, weighted by the topic's share of steps.
-double LearningLoop::value_of(const TopicState& topic) const {
-  return topic.figures.predicted_gain * step_share_of(topic);
-}
-
-// A topic without a scored answer counts with the longest of the others.
-double LearningLoop::step_share_of(const TopicState& topic) const {
-  double longest = 1;
-  for (const TopicState& one : topics_) longest = std::max(longest, one.steps_per_answer);
-  const auto steps = [longest](const TopicState& one) {
-    return static_cast<double>(one.requests_seen) * (one.steps_per_answer > 0 ? one.steps_per_answer : longest);
-  };
-  double all = 0;
-  for (const TopicState& one : topics_) all += steps(one);
-  return all > 0 ? steps(topic) / all : 0;
-}
-
-// Picks the topic whose next steps have the highest value. It keeps its turn for kBurstSteps, since a change of topics
-// may load a trainer from disk. A topic may begin once it has a batch of new requests, and continues while the governor
-// allows steps.
-TopicState* LearningLoop::topic_to_train() {
-  TopicState* best = nullptr;
-  double best_value = 0;
-  const std::int64_t now_us = monotonic_us();
-  const auto waiting = [](const TopicState& topic) { return topic.answers_seen() - topic.answers_at_burst; };
-  for (TopicState& topic : topics_) {
-    topic.lacks_answers = false;
-    if (topic.starved || topic.requests_seen == 0 || training_waits(topic, now_us)) continue;
-    if (topic.steps_done == 0 && topic.curve.empty()) start_curve(topic);
-    const StepDecision decision = governor_.allow_step(progress_of(topic));
-    topic.figures.state = decision.allowed ? "training" : decision.reason;
-    topic.lacks_answers = decision.lacks_answers;
-    if (!decision.allowed) {
-      if (topic.in_burst) topic.answers_at_burst = topic.answers_seen();
-      topic.in_burst = false;
-      continue;
-    }
-    topic.figures.predicted_gain = decision.predicted_gain;
-    const AwaitedAnswers awaited = awaited_answers(topic);
-    if (!topic.in_burst && awaited.missing() > 0) {
-      topic.figures.state =
-          "waits for requests: " + std::to_string(awaited.have) + " of " + std::to_string(awaited.needed);
-      topic.lacks_answers = true;
-      continue;
-    }
-    if (&topic == training_ && burst_steps_ < kBurstSteps) return &topic;
-    const double value = value_of(topic);
-    if (best != nullptr && (value < best_value || (value == best_value && waiting(topic) <= waiting(*best)))) continue;
-    best = &topic;
-    best_value = value;
-  }
-  return best;
-}
-
-// A topic whose last export was abandoned. The governor may allow it no further step.
-TopicState* LearningLoop::topic_to_export() {
-  const std::int64_t now_us = monotonic_us();
-  const auto found = std::find_if(topics_.begin(), topics_.end(), [&](const TopicState& topic) {
-    return topic.export_waits && !training_waits(topic, now_us);
-  });
-  return found == topics_.end() ? nullptr : &*found;
-}
-
-// A burst waits for a batch of new answers, the first step for kFirstBatches, the records of earlier runs included. Of
-// the two, the one that lacks more.
-LearningLoop::AwaitedAnswers LearningLoop::awaited_answers(const TopicState& topic) const {
-  const auto batch = static_cast<std::uint64_t>(options_.batch_requests);
-  const AwaitedAnswers burst{topic.answers_seen() - topic.answers_at_burst, batch};
-  const AwaitedAnswers first_step{topic.records_before + topic.answers_seen(), kFirstBatches * batch};
-  return topic.steps_done > 0 || first_step.missing() <= burst.missing() ? burst : first_step;
-}
-
-void LearningLoop::start_curve(TopicState& topic) const {
-  const double alpha = topic.recent_live.alpha(), alone = topic.recent_live.alpha_alone();
-  topic.curve = LearningCurve(alone, alone < 1 ? std::min(1.0, (1 - alpha) / (1 - alone)) : 1);
-}
-
-// What an earlier run measured. A curve from the beginning knows only the prior, by which a draft that has learned a
-// lot would not pay back, and each restart would stop training for dozens of requests.
-void LearningLoop::resume_curve(TopicState& topic) const {
-  const auto saved = trainers_.saved(topic.live_draft->name(), topic.live);
-  if (!saved) return;
-  topic.curve = saved->curve;
-  topic.step_seconds = saved->step_seconds;
-}
-
-TopicProgress LearningLoop::progress_of(const TopicState& topic) const {
-  TopicProgress progress;
-  progress.topic = static_cast<std::size_t>(&topic - topics_.data());
-  progress.answers_seen = topic.answers_seen();
-  progress.steps_done = topic.steps_done;
-  progress.curve = &topic.curve;
-  progress.step_seconds = topic.step_seconds;
-  for (const TopicState& other : topics_) {  // a topic that has not trained is assumed to cost as much as the others
-    if (topic.step_seconds == 0) progress.step_seconds = std::max(progress.step_seconds, other.step_seconds);
-  }
-  progress.step_share = step_share_of(topic);
-  progress.alpha_live = topic.figures.alpha_live;
-  return progress;
-}
-
-// Whether scoring is due even with a lease. A lease slows down a whole engine step, however short the unit is. So while
-// the engine is busy, records are scored in its gaps. They are scored with a lease once several wait, once one has
-// waited long, or when a publication waits for held-out scores.
-bool LearningLoop::scoring_is_due() const {
-  std::size_t n_waiting = 0;
-  const std::int64_t now_us = monotonic_us();
-  std::int64_t since_us = std::numeric_limits<std::int64_t>::max();
-  for (const TopicState& topic : topics_) {
-    if (scoring_waits(topic, now_us)) continue;
-    if (topic.candidate && !topic.candidate->heldout_left.empty()) return true;
-    n_waiting += topic.unscored.size();
-    if (!topic.unscored.empty()) since_us = std::min(since_us, topic.unscored.front().since_us);
-  }
-  if (n_waiting == 0) return false;
-  return n_waiting >= kScoredTogether || governor_.engine_idle() || now_us - since_us > kLongestUnscoredUs;
-}
-
 std::optional<LearningUnit> LearningLoop::next_unit(bool may_train) {
-  next_ = topic_to_score();
-  scoring_ = next_ != nullptr && (scoring_ || scoring_is_due());
-  if (scoring_) return LearningUnit::kScoring;
-  if (may_train && (topic_to_train() != nullptr || topic_to_export() != nullptr)) return LearningUnit::kTraining;
-  return next_ != nullptr ? std::optional(LearningUnit::kScoringInGaps) : std::nullopt;
+  next_ = choice_.topic_to_score();
+  return choice_.next_unit(/*may_score=*/next_ != nullptr, may_train);
 }
 
 bool LearningLoop::holds_records() const {
@@ -356,26 +208,20 @@ bool LearningLoop::holds_records() const {
 void LearningLoop::run(LearningUnit unit) {
   unit_ended_ = false;
   if (is_scoring(unit)) return score_next();
-  for (next_ = topic_to_score(); next_ != nullptr && !unit_ended_; next_ = topic_to_score()) score_next();
+  for (next_ = choice_.topic_to_score(); next_ != nullptr && !unit_ended_; next_ = choice_.topic_to_score()) {
+    score_next();
+  }
   if (unit_ended_) return;  // without cores, the step would take long
-  next_ = topic_to_export();
+  next_ = choice_.topic_to_export();
   if (next_ != nullptr) return export_again();
-  next_ = topic_to_train();  // the verdicts may have changed what pays
+  next_ = choice_.topic_to_train();  // the verdicts may have changed what pays
   if (next_ != nullptr) train_step();
 }
 
 std::optional<Request> LearningLoop::next_sample() {
-  TopicState* best = nullptr;
-  double best_value = 0;
-  for (TopicState& topic : topics_) {
-    if (!topic.lacks_answers || topic.sampler.empty()) continue;
-    const double value = value_of(topic);
-    if (best != nullptr && value <= best_value) continue;
-    best = &topic;
-    best_value = value;
-  }
-  if (best == nullptr) return std::nullopt;
-  return best->sampler.next({best->id, best->live_draft->id(), TopicSource::kNone}, n_samples_++);
+  TopicState* topic = choice_.topic_to_sample();
+  if (topic == nullptr) return std::nullopt;
+  return topic->sampler.next({topic->id, topic->live_draft->id(), TopicSource::kNone}, n_samples_++);
 }
 
 // ---- scoring ----
@@ -415,9 +261,7 @@ std::vector<ReplayRecord> LearningLoop::next_batch(TopicState& topic) {
 // An abandoned or failed step and the export after a step also cost time, so they count.
 void LearningLoop::train_step() {
   TopicState& topic = *next_;
-  burst_steps_ = &topic == training_ && burst_steps_ < kBurstSteps ? burst_steps_ + 1 : 1;
-  training_ = &topic;
-  topic.in_burst = true;
+  choice_.begin_step(topic);
   const CpuSeconds spent(topic.figures.training_s);
   try {
     DraftTrainer& trainer = trainers_.take(topic.live_draft->name(), topic.live);

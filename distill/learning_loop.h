@@ -19,6 +19,7 @@
 #include "distill/replay/replay_reader.h"
 #include "distill/resident_trainers.h"
 #include "distill/topic_state.h"
+#include "distill/unit_choice.h"
 #include "distill/waiting_record.h"
 #include "kernels/thread_pool.h"
 
@@ -55,11 +56,11 @@ struct LearningLoopSetting {
   std::function<void()> end_unit;
 };
 
-// Chooses the learner's next unit of work over all topics, and does it: scores new records, trains on them, and sends
-// candidates to the canary. The governor decides when a unit may run. A failure costs its topic the trainer and the
-// candidate, nothing else. Training and scoring wait longer after each failure in a row. After ten of one cause that
-// lies in a draft's weights they end until the live version changes. Threads: one owner, which must also construct it,
-// so that pools and buffers get its priority.
+// Does the units of work that UnitChoice chooses: scores new records, trains on them, and sends candidates to the
+// canary. The governor decides when a unit may run. A failure costs its topic the trainer and the candidate, nothing
+// else. Training and scoring wait longer after each failure in a row. After ten of one cause that lies in a draft's
+// weights they end until the live version changes. Threads: one owner, which must also construct it, so that pools and
+// buffers get its priority.
 class LearningLoop {
  public:
   // Starts every topic whose live draft has a version. Errors: those of the store and of the optimizer's folder.
@@ -87,23 +88,9 @@ class LearningLoop {
   bool failing() const;  // whether the last attempt to train, score or save failed for any topic
 
  private:
-  bool worth_scoring(const TopicState& topic) const;
-  bool scoring_is_due() const;
-  TopicState* topic_to_score();
-  TopicState* topic_to_train();
-  TopicState* topic_to_export();
-  // Of a topic that has no burst of steps: the answers that it has, and those that it needs to begin one.
-  struct AwaitedAnswers {
-    std::uint64_t have = 0, needed = 0;
-    std::uint64_t missing() const { return needed > have ? needed - have : 0; }
-  };
-  AwaitedAnswers awaited_answers(const TopicState& topic) const;
-  void start_curve(TopicState& topic) const;
   void resume_curve(TopicState& topic) const;
   void remember_curves();
   void end_unit();
-  double value_of(const TopicState& topic) const;
-  double step_share_of(const TopicState& topic) const;
   void score_next();
   void train_step();
   std::vector<ReplayRecord> next_batch(TopicState& topic);
@@ -112,7 +99,6 @@ class LearningLoop {
   void export_when_due(TopicState& topic, DraftTrainer& trainer);
   void contain(TopicState& topic, FailureSpell& spell, const char* doing, const std::exception& error);
   static void give_up(TopicState& topic, FailureSpell& spell, const char* doing);
-  TopicProgress progress_of(const TopicState& topic) const;
   TopicState* topic_of(const std::string& name);
 
   const LearnerOptions& options_;
@@ -127,12 +113,10 @@ class LearningLoop {
   DraftScorer scorer_;
   CanaryScorer canary_;
   std::vector<TopicState> topics_;
+  UnitChoice choice_;
   std::uint64_t newest_taken_ = 0;  // sequence of the newest record that take() has seen, or that was there before
   TopicState* next_ = nullptr;      // topic of the unit that next_unit() returned
-  bool scoring_ = false;            // stays true until no record is left
   bool unit_ended_ = false;         // during the current run(), to write files
-  TopicState* training_ = nullptr;  // topic of the current burst of steps
-  std::uint64_t burst_steps_ = 0;   // steps of that burst so far
   std::uint64_t n_samples_ = 0;     // background requests so far
   std::int64_t started_us_ = 0;
 };

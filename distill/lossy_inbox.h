@@ -16,7 +16,7 @@
 
 namespace slip {
 
-// A bounded queue from a thread that must not wait to one of lower priority: from the engine to the record intake, and
+// A bounded queue from a thread that must not wait to one of lower priority: from the engine to the record writer, and
 // from there to the learner. A mutex would not do: the lower one may be preempted while it holds the mutex, and the
 // other would wait for it. So producers push onto a lock-free stack, and the consumer takes the whole stack at once. A
 // full inbox drops the oldest items and counts them. Its capacity is a number of items, or a sum of their weights, such

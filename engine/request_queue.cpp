@@ -68,7 +68,7 @@ std::int64_t RequestQueue::turn_us(std::int64_t submitted_us, std::int32_t prior
   return submitted_us + priority * kPriorityUs;
 }
 
-// Behind the last request that has no later turn.
+// After the last request that has no later turn.
 RequestQueue::Waiting::iterator RequestQueue::place_of(Waiting& queue, const WaitingRequest& waiting) {
   const auto turn = [](const WaitingRequest& one) { return turn_us(one.submitted_us, one.request.priority); };
   auto place = queue.end();

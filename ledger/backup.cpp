@@ -33,7 +33,7 @@ constexpr int kRetryMs = 50, kMaxRetries = 200;  // 10 s
 constexpr std::array<const char*, 3> kSideFiles = {"-journal", "-wal", "-shm"};
 
 // Takes the lock that another backup holds until its file has another name. Not flock(), which on NFS and SMB would
-// keep SQLite out too. The byte lies behind all that SQLite writes or locks. False: another has it.
+// keep SQLite out too. The byte lies after all that SQLite writes or locks. False: another has it.
 bool lock_part(int fd, const fs::path& path) {
   struct flock lock {};
   lock.l_type = F_WRLCK;

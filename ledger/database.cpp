@@ -161,7 +161,7 @@ bool Database::is_whole() const {
   };
   const std::int64_t page_bytes = number(16, 2) == 1 ? 65'536 : number(16, 2);
   if (std::memcmp(header.data(), kMagic.data(), kMagic.size()) != 0) return false;
-  // On a full disk a checkpoint may end behind the header: the file is too short then, but no shorter than it was.
+  // On a full disk a checkpoint may end after the header: the file is too short then, but no shorter than it was.
   if (size < page_bytes * number(28, 4)) return size >= whole_bytes_;
   whole_bytes_ = size;
   return true;

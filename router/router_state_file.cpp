@@ -13,6 +13,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/log.h"
+#include "common/topic_name.h"
 #include "router/prompt_features.h"
 #include "router/topic_seeds.h"
 

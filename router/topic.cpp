@@ -5,17 +5,13 @@
 #include <utility>
 
 #include "common/error.h"
+#include "common/topic_name.h"
 
 namespace slip {
 
 namespace {
 
-constexpr std::size_t kMaxNameBytes = 48;
 constexpr std::string_view kUnknown = "unknown";
-
-bool is_letter_or_digit(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-}
 
 bool is_pattern(std::string_view alias) {
   return alias.ends_with('*');
@@ -41,7 +37,7 @@ bool matches(std::string_view alias, std::string_view label) {
 // Shortens the text and replaces unprintable bytes, since a configuration may hold anything.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
-  for (const char c : text.substr(0, kMaxNameBytes)) out += c >= ' ' && c <= '~' ? c : '?';
+  for (const char c : text.substr(0, kMaxTopicNameBytes)) out += c >= ' ' && c <= '~' ? c : '?';
   return out + "\"";
 }
 
@@ -58,12 +54,6 @@ void check_examples(const Topic& topic) {
 }
 
 }  // namespace
-
-// Topic names become folder names. This alphabet keeps `../x` and NUL out of paths.
-bool is_topic_name(std::string_view text) {
-  return !text.empty() && text.size() <= kMaxNameBytes && is_letter_or_digit(text.front()) &&
-         std::all_of(text.begin(), text.end(), [](char c) { return is_letter_or_digit(c) || c == '_' || c == '-'; });
-}
 
 TopicTable::TopicTable(std::vector<Topic> configured) {
   topics_.push_back({std::string(kUnknown), {}, {}});

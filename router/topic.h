@@ -12,7 +12,7 @@
 namespace slip {
 
 struct Topic {
-  std::string name;                   // ^[a-z0-9][a-z0-9_-]{0,47}$
+  std::string name;                   // as is_topic_name()
   std::vector<std::string> aliases;   // "python" → code, "lang-*" → lang (a trailing * matches any suffix)
   std::vector<std::string> examples;  // prompts that the classifier is first trained with
 };
@@ -33,8 +33,6 @@ class TopicTable {
  private:
   std::vector<Topic> topics_;
 };
-
-bool is_topic_name(std::string_view text);
 
 // Names that no topic may have, since folders of drafts and reports use topics' names.
 constexpr bool is_reserved_topic_name(std::string_view text) {

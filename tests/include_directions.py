@@ -39,7 +39,7 @@ SEES = {
     "distill/replay": ["router/topic.h", "engine/sampling", "engine/speculative", "checkpoints", "common"],
     "server": ["server", "distill", "router", "engine", "text", "ledger", "checkpoints", "kernels", "common"],
     "server/openai": ["server/http", "server/metrics.h", "router", "engine", "text", "checkpoints", "common"],
-    "server/http": ["distill/idle_priority.h", "engine/step_listener.h", "text", "common"],
+    "server/http": ["distill/idle_priority.h", "engine/contain.h", "engine/step_listener.h", "text", "common"],
     "cli": ["cli", "server", "distill", "router", "engine", "text", "ledger", "checkpoints", "kernels", "common"],
     "cli/service": ["cli/config", "cli/load_model.h", "cli/target_worker.h", "cli/usable_cores.h",
                     "cli/address_room.h", "cli/usable_memory.h", "cli/version.h", "server", "distill", "router",

@@ -39,7 +39,7 @@ void check_memory(const ServeConfig& config) {
   if (config.device != Device::kCpu) return;
   const ModelConfig target = load_model_config(config.target);
   const std::uint64_t weight_bytes = require_memory_for_weights(config.target, target, config.dtype);
-  cache_pages(cache_wish(config), target, cache_room(nullptr, weight_bytes));
+  cache_pages(cache_options(config), target, cache_room(nullptr, weight_bytes));
 }
 
 void check_draft(const ServeConfig& config) {

@@ -8,6 +8,7 @@
 #include "cli/usable_cores.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/topic_name.h"
 
 namespace slip::cli {
 namespace {
@@ -138,7 +139,7 @@ ServeConfig parse_serve_config(const std::string& toml, const std::string& where
   return config;
 }
 
-CacheWish cache_wish(const ServeConfig& config) {
+CacheOptions cache_options(const ServeConfig& config) {
   return {config.cache_tokens, config.engine.max_running, config.dtype};
 }
 

@@ -98,7 +98,7 @@ ServeConfig load_serve_config(const ServeOverrides& overrides);
 ServerOptions server_options(const ServeConfig& config, std::size_t n_keys);
 
 // Of the target's KV cache.
-CacheWish cache_wish(const ServeConfig& config);
+CacheOptions cache_options(const ServeConfig& config);
 
 // All keys with their values as TOML, without topics' examples. Contains no secrets: API keys have a file of their own.
 std::string to_toml(const ServeConfig& config);

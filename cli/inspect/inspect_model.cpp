@@ -14,6 +14,7 @@
 #include "cli/inspect/inspection.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/topic_name.h"
 #include "ledger/report_parts.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_paths.h"
@@ -277,7 +278,7 @@ Inspection inspect_draft_store(const fs::path& folder) {
   std::int64_t drafts = 0;
   const StoreFolder store = StoreFolder::open_existing(folder);
   for (const auto& name : store.names()) {
-    if (!is_valid_draft_name(name)) continue;
+    if (!is_topic_name(name)) continue;
     ++drafts;
     or_fault(found, [&] { add_draft(found, versions, store.child(name)); });
   }

@@ -56,7 +56,7 @@ Target make_target(const ServeConfig& config, const TargetDevice& device,
   // A step verifies the proposals of all running sequences and processes a chunk of prompts.
   const std::int32_t decode_rows = engine.max_running * (engine.k + 1);
   const WorkerSize size{decode_rows + engine.prefill_chunk, decode_rows + engine.max_running,
-                        cache_pages(cache_wish(config), weights->config, cache_room(device, weights->bytes()))};
+                        cache_pages(cache_options(config), weights->config, cache_room(device, weights->bytes()))};
   return make_target(device, weights, size, pool);
 }
 

@@ -12,6 +12,7 @@
 #include "common/thread_memory.h"
 #include "distill/replay/replay_buffer.h"
 #include "engine/contain.h"
+#include "server/openai/answer_id.h"
 
 namespace slip::cli {
 namespace {

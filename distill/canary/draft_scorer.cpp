@@ -206,13 +206,13 @@ bool DraftScorer::State::apply_lookup(const ReplayRecord& record, std::size_t an
   const PromptLookup::Guess guess = lookup.after(before, record.prompt_tokens);
   if (guess.token < 0) return false;
   const bool greedy = record.sampling.temperature == 0;
-  const PromptLookup::Rival rival = greedy ? rival_of(row, guess.token) : rival_of(q, guess.token);
-  lookup.add_drafted(guess, rival, {}, guess.token);
+  const PromptLookup::DraftChoice choice = greedy ? draft_choice_of(row, guess.token) : draft_choice_of(q, guess.token);
+  lookup.add_drafted(guess, choice, {}, guess.token);
   if (!greedy) {
-    mix_guess(guess.token, lookup.weight(guess, rival), q);
+    mix_guess(guess.token, lookup.weight(guess, choice), q);
     return true;
   }
-  if (!lookup.beats(guess, rival)) return false;
+  if (!lookup.beats(guess, choice)) return false;
   q.ids.front() = guess.token;
   return true;
 }

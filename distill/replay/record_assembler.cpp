@@ -81,7 +81,7 @@ std::optional<ReplayRecord> RecordAssembler::finish(RequestId request, bool comp
   return std::move(assembly.record);
 }
 
-// Behind a request without an end, finished ones pile up. They are all removed at once, so that one call in kMaxOpen
+// After a request without an end, finished ones pile up. They are all removed at once, so that one call in kMaxOpen
 // takes long.
 void RecordAssembler::forget_finished() {
   while (!begun_.empty() && !open_.contains(begun_.front())) begun_.pop_front();

@@ -8,6 +8,7 @@
 #include "common/byte_codec.h"
 #include "common/crc32c.h"
 #include "common/error.h"
+#include "common/topic_name.h"
 
 namespace slip {
 
@@ -200,7 +201,7 @@ std::vector<std::byte> encode_record(const ReplayRecord& record, std::uint64_t o
 
 bool FrameHeader::plausible() const {
   const bool numbered = sequence > 0 && sequence < kMaxNumber && ordinal < kMaxNumber;
-  const bool named = !topic.empty() && topic.size() <= kMaxTopicName && ordinal > 0;
+  const bool named = !topic.empty() && topic.size() <= kMaxTopicNameBytes && ordinal > 0;
   return numbered && (tombstone() || named);
 }
 

@@ -38,7 +38,6 @@ struct FrameHeader {
   static constexpr std::uint16_t kOfName = 16;          // … and to calls of its name
   static constexpr std::uint16_t kSampled = 32;         // ReplayRecord::sampled
   static constexpr std::size_t kBytes = 72;
-  static constexpr std::size_t kMaxTopicName = 48;
   static constexpr std::uint64_t kMaxNumber = std::uint64_t{1} << 62;  // exclusive limit of sequence and ordinal
   static constexpr std::size_t kMaxPayloadBytes = std::size_t{64} << 20;
 

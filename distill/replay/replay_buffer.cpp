@@ -11,6 +11,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "common/patient_clock.h"
+#include "common/topic_name.h"
 #include "distill/replay/near_copies.h"
 #include "distill/replay/reservoir.h"
 #include "distill/replay/segment.h"
@@ -233,7 +234,7 @@ ReplayBuffer::~ReplayBuffer() {
 
 std::uint64_t ReplayBuffer::append(ReplayRecord record) {
   State& state = *state_;
-  if (record.topic.empty() || record.topic.size() > FrameHeader::kMaxTopicName) {
+  if (record.topic.empty() || record.topic.size() > kMaxTopicNameBytes) {
     throw Error(ErrorCode::kInvalidArgument, "a topic's name has 1 to 48 characters", {}, "topic");
   }
   if (record.created_us == 0) record.created_us = wall_us();

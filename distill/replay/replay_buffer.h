@@ -38,7 +38,7 @@ struct ReplayStats {
 // budget, stored in append-only segments. A segment starts with magic and format version. Each record carries length,
 // CRC32C, request id, tenant hash, topic, time, expiry and flags. A torn tail is cut when the files are opened, and
 // counted. A segment is compacted when half of it is dead. Files are 0600. The owner calls sync() (fdatasync) at most
-// once a second. Fail points `replay.*`. Threads: one owner (RecordIntake's thread).
+// once a second. Fail points `replay.*`. Threads: one owner (RecordWriter's thread).
 class ReplayBuffer final : public ReplayReader {
  public:
   explicit ReplayBuffer(ReplayOptions options);

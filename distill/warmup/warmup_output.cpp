@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/topic_name.h"
 #include "text/tokenizer_paths.h"
 
 namespace slip {
@@ -29,7 +30,7 @@ void copy_tokenizer_files(const fs::path& target, const fs::path& folder) {
 
 void write_warmup_meta(const fs::path& folder, const WarmupOptions& options, DraftMeta meta) {
   const std::string name = folder_name(options.out);
-  meta.draft = is_valid_draft_name(name) ? name : "draft";
+  meta.draft = is_topic_name(name) ? name : "draft";
   meta.version = 1;
   meta.target = folder_name(options.target);
   meta.created_us = wall_us();

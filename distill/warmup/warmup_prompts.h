@@ -18,7 +18,7 @@ struct WarmupPrompt {
 
 // How many prompts of the files are not used, and why.
 struct PromptsLeftOut {
-  std::int64_t beyond_share = 0;  // behind the first `share` of their file
+  std::int64_t beyond_share = 0;  // after the first `share` of their file
   std::int64_t without_room = 0;  // in the target's context, for an answer
 };
 

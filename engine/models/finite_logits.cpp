@@ -46,7 +46,7 @@ std::vector<float> logits_behind(std::int32_t token, Worker& worker) {
 
 void require_finite_logits(Worker& worker, const std::string& where) {
   const std::vector<float> logits = logits_behind(token_to_read(worker.config()), worker);
-  // Minus infinity too: such a row is one of plus infinity behind other tokens.
+  // Minus infinity too: such a row is one of plus infinity after other tokens.
   if (std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); })) return;
   const Error error = broken_logits();
   throw Error(error.code(), "the model in " + where + " cannot be used: " + error.message(), error.hint(), "target");

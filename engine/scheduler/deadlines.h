@@ -47,8 +47,8 @@ double slack_soon_us(const DeadlineLoad& load, const StepForecast& forecast);
 // without a target, since serving it first would only make others late. Pure.
 bool can_be_on_time(const DeadlineLoad& load, const StepForecast& forecast);
 
-// The next step's concessions to sequences with targets.
-struct Concessions {
+// Limits of the next step, so that sequences with targets are on time.
+struct DeadlineLimits {
   std::int32_t prompt_rows = 0;       // that it may read
   std::vector<std::uint8_t> skipped;  // by sequence: 1 if it has no part in the step
 };

@@ -14,10 +14,10 @@ constexpr double kProbeShare = 0.005, kMostProbeUs = 10'000;
 
 }  // namespace
 
-void GoodputPolicy::concede(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most_rows,
-                            Concessions& concessions) const {
-  concessions.prompt_rows = prompt_rows_in_time(loads, forecast, most_rows);
-  mark_sequences_to_skip(loads, forecast, most_rows, concessions.skipped);
+void GoodputPolicy::limit_step(std::span<const DeadlineLoad> loads, const StepForecast& forecast,
+                               std::int32_t most_rows, DeadlineLimits& limits) const {
+  limits.prompt_rows = prompt_rows_in_time(loads, forecast, most_rows);
+  mark_sequences_to_skip(loads, forecast, most_rows, limits.skipped);
 }
 
 void GoodputPolicy::add_step(double us) {

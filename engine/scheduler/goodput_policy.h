@@ -16,8 +16,8 @@ class GoodputPolicy final : public SpeculationPolicy {
  public:
   explicit GoodputPolicy(PolicyOptions options) : options_(options) {}
 
-  void concede(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most_rows,
-               Concessions& concessions) const override;
+  void limit_step(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most_rows,
+                  DeadlineLimits& limits) const override;
   void choose(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
               std::vector<DraftOrder>& orders) override;
   void add_step(double us) override;

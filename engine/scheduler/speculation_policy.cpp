@@ -36,10 +36,10 @@ class FixedPolicy final : public SpeculationPolicy {
 
 }  // namespace
 
-void SpeculationPolicy::concede(std::span<const DeadlineLoad> loads, const StepForecast& /*forecast*/,
-                                std::int32_t most_rows, Concessions& concessions) const {
-  concessions.prompt_rows = most_rows;
-  concessions.skipped.assign(loads.size(), 0);
+void SpeculationPolicy::limit_step(std::span<const DeadlineLoad> loads, const StepForecast& /*forecast*/,
+                                   std::int32_t most_rows, DeadlineLimits& limits) const {
+  limits.prompt_rows = most_rows;
+  limits.skipped.assign(loads.size(), 0);
 }
 
 std::unique_ptr<SpeculationPolicy> make_policy(PolicyKind kind, PolicyOptions options) {

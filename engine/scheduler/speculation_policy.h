@@ -35,10 +35,10 @@ struct PolicyOptions {
 class SpeculationPolicy {
  public:
   virtual ~SpeculationPolicy() = default;
-  // Decides the next step's concessions to targets. The step reads at most `most_rows` rows of prompts. `loads`: all
+  // Limits the next step for the sake of targets. The step reads at most `most_rows` rows of prompts. `loads`: all
   // running sequences; empty: none has a target.
-  virtual void concede(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most_rows,
-                       Concessions& concessions) const;
+  virtual void limit_step(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most_rows,
+                          DeadlineLimits& limits) const;
   // Fills an order for each outlook. The step also reads `prompt_rows` rows of prompts.
   virtual void choose(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
                       std::vector<DraftOrder>& orders) = 0;

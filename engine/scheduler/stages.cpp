@@ -12,7 +12,7 @@
 namespace slip {
 namespace {
 
-constexpr std::int64_t kTellAgainUs = 60'000'000;
+constexpr std::int64_t kLogAgainUs = 60'000'000;
 
 }  // namespace
 
@@ -47,7 +47,7 @@ void Engine::State::reserve_arrays() {
   loads_.reserve(most);
   outlooks_.reserve(most);
   deadlines_.reserve(most);
-  concessions_.skipped.reserve(most);
+  deadline_limits_.skipped.reserve(most);
   orders_.reserve(most);
   plan_.sequences.reserve(most);
   draft_tasks_.reserve(most);
@@ -253,7 +253,7 @@ void Engine::State::remember_prefix(Sequence& sequence) {
       [&] { prefixes.add(sequence.request.tenant.value, std::span(sequence.tokens).first(n_read), sequence.pages); });
 }
 
-// Counts only committed tokens. When the answer ended inside the accepted path, the tokens behind its end do not count.
+// Counts only committed tokens. When the answer ended inside the accepted path, the tokens after its end do not count.
 // α is that of first choices, so that siblings do not look like a better draft.
 void Engine::State::count_result(std::size_t i) {
   const Part& part = parts_[i];
@@ -296,9 +296,9 @@ void Engine::State::fail(Sequence& sequence, const Error& cause) {
   sequence.fail(cause);
   if (cause.code() == ErrorCode::kInvalidArgument) return;
   const std::int64_t now_us = monotonic_us();
-  if (cause.what() == failure_told_ && now_us < next_telling_us_) return;
-  contain([&] { failure_told_ = cause.what(); });
-  next_telling_us_ = now_us + kTellAgainUs;
+  if (cause.what() == logged_failure_ && now_us < next_log_us_) return;
+  contain([&] { logged_failure_ = cause.what(); });
+  next_log_us_ = now_us + kLogAgainUs;
   log_parts(LogLevel::kError, {"a request failed: ", cause.what(), cause.hint().empty() ? "" : "; ", cause.hint()});
 }
 

@@ -86,7 +86,7 @@ struct Engine::State {
   bool runs_background() const { return !running.empty() && running.front()->request.is_background(); }
   void end_background();
   void admit_background();
-  void tell_running(std::ptrdiff_t n);
+  void report_running(std::ptrdiff_t n);
   std::int32_t n_growing() const;
   std::int32_t free_pages() const { return target->cache().n_free() + prefixes.n_idle(); }
   void reserve_arrays();
@@ -127,7 +127,7 @@ struct Engine::State {
   void retire();
   void finish(Sequence& sequence);
   void finish_unstarted(WaitingRequest waiting, StopReason reason, std::optional<Error> error = {});
-  void tell_end(RequestSummary summary, TokenSink& sink);
+  void report_end(RequestSummary summary, TokenSink& sink);
   void fail(Sequence& sequence, const Error& cause);
 
   StepFigures figures_;
@@ -135,12 +135,12 @@ struct Engine::State {
   std::vector<Part> parts_;       // [max_running]; parts_[i] belongs to running[i] and keeps its memory for the next
   DraftEstimates estimates_;
   DecodeTimeEstimate decode_time_;       // the value of better drafts
-  int n_since_told_ = 0;                 // steps since `cores` was told
+  int n_since_report_ = 0;               // steps since the last report to `cores`
   std::vector<DeadlineLoad> deadlines_;  // [n_running]; empty: no sequence has a target
   double mean_tokens_ = 1;               // that a step brings a running sequence, smoothed
   PromptTimeEstimate prompt_time_{0.9};  // of the passes
   StepForecast forecast_;                // of this step
-  Concessions concessions_;              // of this step, if a sequence has a target
+  DeadlineLimits deadline_limits_;       // of this step, if a sequence has a target
   std::int32_t prompt_limit_ = 0;        // rows of prompts in this step
   std::int64_t read_us_ = 0;             // that drafts read committed tokens in this step
   std::int32_t draft_passes_ = 0;        // that proposed in this step
@@ -155,8 +155,8 @@ struct Engine::State {
   Plan plan_;                           // [n_running]
   std::vector<DraftTask> draft_tasks_;  // [n_drafting]
   std::vector<ScoreTask> score_tasks_;  // [n_seq_with_rows]
-  std::string failure_told_;            // the last failure written to the log
-  std::int64_t next_telling_us_ = 0;    // monotonic; the earliest time to log the same failure again
+  std::string logged_failure_;          // the last failure written to the log
+  std::int64_t next_log_us_ = 0;        // monotonic; the earliest time to log the same failure again
 };
 
 }  // namespace slip

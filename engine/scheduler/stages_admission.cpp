@@ -122,7 +122,7 @@ void Engine::State::admit_background() {
 }
 
 // Of `n` sequences at the front, sets what other threads read.
-void Engine::State::tell_running(std::ptrdiff_t n) {
+void Engine::State::report_running(std::ptrdiff_t n) {
   n_running.store(runs_background() ? 0 : static_cast<std::int32_t>(n), std::memory_order_relaxed);
 }
 
@@ -143,7 +143,7 @@ void Engine::State::admit() {
   figures_ = {};
   figures_.n_waiting = request_queue.n_waiting();
   figures_.n_preempted = n_preempted_;
-  tell_running(std::ssize(running));
+  report_running(std::ssize(running));
 }
 
 void Engine::State::start(WaitingRequest waiting) {

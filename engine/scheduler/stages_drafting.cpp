@@ -11,7 +11,7 @@
 namespace slip {
 namespace {
 
-constexpr int kStepsBetweenTelling = 16;
+constexpr int kStepsBetweenReports = 16;
 constexpr std::int32_t kBackgroundPromptRows = 16;  // a request that comes waits for the running step
 constexpr double kKeepMeanTokens = 0.1;             // weight of the latest step
 constexpr int kPriorSteps = 8;  // steps of its own with which a sequence counts as much as the others
@@ -99,10 +99,10 @@ void Engine::State::look_at_deadlines() {
   }
   forecast_.decode_us = estimates_.curve().pass_us(rows);
   forecast_.has_queue = request_queue.n_waiting() > 0;
-  policy->concede(deadlines_, forecast_, options.prefill_chunk, concessions_);
-  prompt_limit_ = concessions_.prompt_rows;
+  policy->limit_step(deadlines_, forecast_, options.prefill_chunk, deadline_limits_);
+  prompt_limit_ = deadline_limits_.prompt_rows;
   for (std::size_t i = 0; i < running.size(); ++i) {
-    if (concessions_.skipped[i] != 0) loads_[i].n_pending = 0;
+    if (deadline_limits_.skipped[i] != 0) loads_[i].n_pending = 0;
   }
 }
 
@@ -210,8 +210,8 @@ void Engine::State::learn_lengths() {
   estimates_.add_step({figures_.verify_rows, figures_.prefill_rows, verify_us, draft_passes_,
                        static_cast<double>(figures_.draft_us - read_us_), leased});
   if (cores == nullptr || leased || figures_.prefill_rows > 0 || !estimates_.knows_times()) return;
-  if (++n_since_told_ < kStepsBetweenTelling || outlooks_.empty()) return;
-  n_since_told_ = 0;
+  if (++n_since_report_ < kStepsBetweenReports || outlooks_.empty()) return;
+  n_since_report_ = 0;
   decode_time_.add(estimates_.curve(), outlooks_, options.k);
   cores->set_decode_time(decode_time_.time());
 }

@@ -147,20 +147,20 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
   const bool deterministic = proposal.draw_method == DrawMethod::kDeterministic,
              processed = sequence.sampling->processes_logits();
   PromptLookup::Guess guess;
-  PromptLookup::Rival rival;
+  PromptLookup::DraftChoice choice;
   if (chain.lookup != nullptr) guess = chain.lookup->guess(sequence.tokens, proposal.tokens);
   if (deterministic && !processed) {
     if (guess.token >= 0) {
-      rival = rival_of(logits, guess.token);
-      token = chain.lookup->beats(guess, rival) ? guess.token : rival.token;
+      choice = draft_choice_of(logits, guess.token);
+      token = chain.lookup->beats(guess, choice) ? guess.token : choice.token;
     } else {
       token = static_cast<std::int32_t>(kernels::argmax(logits));
     }
-    const bool is_guess = guess.token == token && rival.token != token;
+    const bool is_guess = guess.token == token && choice.token != token;
     if (sequence.wants_probability) {
       log_q = is_guess ? std::log(guess.rate) : logits[static_cast<std::size_t>(token)] - log_normalizer(logits);
     }
-    choose_siblings(logits, chain.width, token, guess.token == token ? rival.token : guess.token,
+    choose_siblings(logits, chain.width, token, guess.token == token ? choice.token : guess.token,
                     chain.siblings[depth]);
   } else {
     try {
@@ -172,8 +172,8 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
     }
     if (deterministic || (processed && q_.probability(guess.token) == 0)) guess = {};
     if (guess.token >= 0) {
-      rival = rival_of(q_, guess.token);
-      mix_guess(guess.token, chain.lookup->weight(guess, rival), q_);
+      choice = draft_choice_of(q_, guess.token);
+      mix_guess(guess.token, chain.lookup->weight(guess, choice), q_);
     }
     token = deterministic ? q_.ids.front()
             : proposal.draw_method == DrawMethod::kGumbel
@@ -184,7 +184,7 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
     if (proposal.draw_method == DrawMethod::kSampled) proposal.add_q(q_);
     if (!deterministic) draw_siblings(chain, address, token, chain.siblings[depth]);
   }
-  if (chain.lookup != nullptr) chain.lookup->add_drafted(guess, rival, proposal.tokens, token);
+  if (chain.lookup != nullptr) chain.lookup->add_drafted(guess, choice, proposal.tokens, token);
   chain.add(token, log_q);
 }
 
@@ -203,7 +203,7 @@ void DraftRunner::draw_siblings(const DraftChain& chain, const RandomAddress& ad
 
 // ---- branches ----
 
-// The row that is worth most behind its own price, of all chains; worth 0: none pays.
+// The row that is worth most less its own price, of all chains; worth 0: none pays.
 DraftRunner::BranchRow DraftRunner::best_branch_row(std::span<DraftChain> chains) const {
   BranchRow best;
   for (std::size_t i = 0; i < chains.size(); ++i) {
@@ -244,7 +244,7 @@ double DraftRunner::choose_branch_rows(std::span<DraftChain> chains) {
   return gain;
 }
 
-// One slice for the rows of each chain. They lie behind the slots that the chain itself can take.
+// One slice for the rows of each chain. They lie after the slots that the chain itself can take.
 void DraftRunner::add_branch_slices(std::span<DraftChain> chains) {
   slices_.clear();
   branch_tokens_.clear();

@@ -7,7 +7,7 @@ namespace slip {
 namespace {
 
 constexpr std::size_t kLeastMatch = 2;  // tokens that must agree to find the place again
-constexpr std::size_t kReach = 4096;    // tokens before and behind the last place that are searched for it
+constexpr std::size_t kReach = 4096;    // tokens before and after the last place that are searched for it
 
 std::size_t distance(std::size_t a, std::size_t b) {
   return a > b ? a - b : b - a;

@@ -60,33 +60,33 @@ void PromptLookup::learn_rates(std::span<const std::int32_t> before, std::int32_
   if (predicted.token >= 0) predicted_rates_[PastAnswers::length_class(predicted.n_right)].add(predicted.token == next);
 }
 
-bool PromptLookup::beats(const Guess& guess, const Rival& rival) const {
+bool PromptLookup::beats(const Guess& guess, const DraftChoice& choice) const {
   const double w = kTrust * guess.rate;
-  return guess_or_draft().guess_rate(guess.kind, w, rival.q, rival.q_of_guess) >
-         guess_or_draft().draft_rate(guess.kind, w, rival.q, rival.q_of_guess);
+  return guess_or_draft().guess_rate(guess.kind, w, choice.q, choice.q_of_guess) >
+         guess_or_draft().draft_rate(guess.kind, w, choice.q, choice.q_of_guess);
 }
 
-double PromptLookup::weight(const Guess& guess, const Rival& rival) const {
+double PromptLookup::weight(const Guess& guess, const DraftChoice& choice) const {
   const double w = kTrust * guess.rate;
-  if (guess.token == rival.token || rival.q_of_guess >= 1) return w;
-  const double rate = guess_or_draft().guess_rate(guess.kind, w, rival.q, rival.q_of_guess);
-  return std::max(0.0, (rate - rival.q_of_guess) / (1 - rival.q_of_guess));  // the mixture then gives it this rate
+  if (guess.token == choice.token || choice.q_of_guess >= 1) return w;
+  const double rate = guess_or_draft().guess_rate(guess.kind, w, choice.q, choice.q_of_guess);
+  return std::max(0.0, (rate - choice.q_of_guess) / (1 - choice.q_of_guess));  // the mixture then gives it this rate
 }
 
-void PromptLookup::add_drafted(const Guess& guess, const Rival& rival, std::span<const std::int32_t> proposed,
+void PromptLookup::add_drafted(const Guess& guess, const DraftChoice& choice, std::span<const std::int32_t> proposed,
                                std::int32_t token) {
   drafted_.resize(std::min(proposed.size(), drafted_.size()));
-  drafted_.push_back({guess, rival, token});
+  drafted_.push_back({guess, choice, token});
 }
 
-// Compares what was drafted with the tokens that came. Places behind a rejected token were never reached.
+// Compares what was drafted with the tokens that came. Places after a rejected token were never reached.
 void PromptLookup::learn_choices(std::span<const std::int32_t> new_tokens) {
   GuessOrDraft& table = past_ == nullptr ? guess_or_draft_ : past_->guess_or_draft;
   for (std::size_t i = 0; i < std::min(new_tokens.size(), drafted_.size()); ++i) {
-    const auto& [guess, rival, proposed] = drafted_[i];
+    const auto& [guess, choice, proposed] = drafted_[i];
     const std::int32_t came = new_tokens[i];
-    if (guess.token >= 0 && guess.token != rival.token) {
-      table.add(guess.kind, rival.q - rival.q_of_guess, guess.token == came, rival.token == came);
+    if (guess.token >= 0 && guess.token != choice.token) {
+      table.add(guess.kind, choice.q - choice.q_of_guess, guess.token == came, choice.token == came);
     }
     if (proposed != came) break;
   }
@@ -118,7 +118,7 @@ PromptLookup::Guess PromptLookup::guess(std::span<const std::int32_t> committed,
   return best;
 }
 
-PromptLookup::Rival rival_of(std::span<const float> logits, std::int32_t guess) {
+PromptLookup::DraftChoice draft_choice_of(std::span<const float> logits, std::int32_t guess) {
   const auto best = static_cast<std::int32_t>(kernels::argmax(logits));
   if (best == guess) return {best, 1, 1};
   const double normalizer = log_normalizer(logits);
@@ -126,7 +126,7 @@ PromptLookup::Rival rival_of(std::span<const float> logits, std::int32_t guess) 
   return {best, q(best), q(guess)};
 }
 
-PromptLookup::Rival rival_of(const Distribution& q, std::int32_t guess) {
+PromptLookup::DraftChoice draft_choice_of(const Distribution& q, std::int32_t guess) {
   const auto best = std::max_element(q.probabilities.begin(), q.probabilities.end());
   const std::int32_t token = q.ids[static_cast<std::size_t>(best - q.probabilities.begin())];
   if (token == guess) return {token, 1, 1};

@@ -32,7 +32,7 @@ class PromptLookup {
     int confidence() const { return rate < 0.35 ? 0 : rate < 0.6 ? 1 : rate < 0.8 ? 2 : 3; }
   };
   // The draft's view of a place that also has a guess.
-  struct Rival {
+  struct DraftChoice {
     std::int32_t token = -1;       // the draft's most likely token
     double q = 0, q_of_guess = 0;  // its probabilities of that token and of the guess
   };
@@ -53,19 +53,20 @@ class PromptLookup {
   Guess guess(std::span<const std::int32_t> committed, std::span<const std::int32_t> proposed = {}) const;
 
   // Whether the guess is likelier right than the draft's token.
-  bool beats(const Guess& guess, const Rival& rival) const;
+  bool beats(const Guess& guess, const DraftChoice& choice) const;
   // The w of mix_guess() for tokens that are drawn, 0 to 1.
-  double weight(const Guess& guess, const Rival& rival) const;
+  double weight(const Guess& guess, const DraftChoice& choice) const;
   // Reports the draft's view after `proposed`, and that `token` was proposed. beats() and weight() learn from it once
   // the tokens up to there are read.
-  void add_drafted(const Guess& guess, const Rival& rival, std::span<const std::int32_t> proposed, std::int32_t token);
+  void add_drafted(const Guess& guess, const DraftChoice& choice, std::span<const std::int32_t> proposed,
+                   std::int32_t token);
 
  private:
   template <std::size_t n>
   using Rates = std::array<HitRate, n>;
   struct Drafted {
     Guess guess;
-    Rival rival;
+    DraftChoice choice;
     std::int32_t token = -1;  // proposed
   };
   Guess from_own_text(const NgramIndex::Match& match) const;
@@ -86,10 +87,10 @@ class PromptLookup {
   GuessOrDraft guess_or_draft_;                               // used without past answers
 };
 
-// The Rival of a guess, from a draft's logits [vocab] or probabilities. If the draft's most likely token is the guess,
-// both probabilities are 1. Pure.
-PromptLookup::Rival rival_of(std::span<const float> logits, std::int32_t guess);
-PromptLookup::Rival rival_of(const Distribution& q, std::int32_t guess);
+// The DraftChoice of a guess, from a draft's logits [vocab] or probabilities. If the draft's most likely token is the
+// guess, both probabilities are 1. Pure.
+PromptLookup::DraftChoice draft_choice_of(std::span<const float> logits, std::int32_t guess);
+PromptLookup::DraftChoice draft_choice_of(const Distribution& q, std::int32_t guess);
 
 // q ← (1 − w) q + w [guess], for tokens that are drawn from q. Pure.
 void mix_guess(std::int32_t guess, double w, Distribution& q);

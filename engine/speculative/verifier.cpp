@@ -59,7 +59,7 @@ void Verifier::verify_on_host(std::size_t index, VerifyResult& result, Scratch& 
   const ScoreTask& task = tasks_[index];
   SLIP_CHECK(task.sequence != nullptr && task.proposal != nullptr, "a verification is asked for before the pass");
   const SequenceRef& sequence = *task.sequence;
-  // Called lazily: rows behind a rejected token are never transformed.
+  // Called lazily: rows after a rejected token are never transformed.
   const auto p_after = [&](std::int32_t node) -> const Distribution& {
     const RowContext context = context_after(sequence, *task.proposal, node, scratch.path);
     transform_logits(logits(index, node + 1), *sequence.sampling, context, scratch.p);

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "common/log.h"
+#include "engine/contain.h"
 #include "server/http/json_text.h"
 
 namespace slip {
@@ -103,6 +104,12 @@ ErrorBody error_body(const Error& error) {
   return {std::move(message), type_of(status), error.param(), code_of(error)};
 }
 
+Reply json_reply(std::string body) {
+  Reply reply;
+  reply.body = std::move(body);
+  return reply;
+}
+
 Reply error_reply(const Error& error, int retry_after_s) {
   Reply reply = error_reply(http_status(error), error_body(error));
   if (reply.status == 429 || reply.status == 503) {
@@ -121,8 +128,7 @@ Reply error_reply(int status, const ErrorBody& error) {
 }
 
 Reply exhausted_reply(int retry_after_s) {
-  return error_reply(Error(ErrorCode::kUnavailable, "the server has no memory for this request", "try again later"),
-                     retry_after_s);
+  return error_reply(no_memory(), retry_after_s);
 }
 
 Reply failure_reply(int retry_after_s) {

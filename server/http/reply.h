@@ -31,6 +31,7 @@ std::string error_json(const ErrorBody& error);
 // (400, as in OpenAI's API); oversized bodies are refused before a handler runs.
 int http_status(const Error& error);
 ErrorBody error_body(const Error& error);
+Reply json_reply(std::string body);  // 200
 Reply error_reply(const Error& error, int retry_after_s);
 Reply error_reply(int status, const ErrorBody& error);
 Reply exhausted_reply(int retry_after_s);   // 503: no memory for this request

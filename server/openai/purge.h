@@ -5,7 +5,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "common/error.h"
 #include "common/ids.h"
@@ -28,8 +27,5 @@ struct PurgeResult {
 
 // Starts a purge. `done` is called once, on another thread. Any thread; never waits. Error{kOverloaded}.
 using PurgeFunction = std::function<void(PurgeOrder order, std::function<void(PurgeResult)> done)>;
-
-// The request of an answer's id, as http_id() writes it; nullopt for any other text.
-std::optional<RequestId> request_of_http_id(std::string_view id);
 
 }  // namespace slip

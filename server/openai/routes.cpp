@@ -64,14 +64,8 @@ std::string decoded(std::string_view text) {
   return percent_decoded(text).value_or(std::string(text));
 }
 
-Reply json_text(std::string body) {
-  Reply reply;
-  reply.body = std::move(body);
-  return reply;
-}
-
 Reply status_reply(const char* status) {
-  return json_text(std::string("{\"status\":\"") + status + "\"}");
+  return json_reply(std::string("{\"status\":\"") + status + "\"}");
 }
 
 Reply readiness(const Service& service, const char* yes) {
@@ -148,8 +142,8 @@ Reply plain_reply(const Service& service, std::string_view target) {
   if (path == "/health" || path == "/ping") return readiness(service, "ok");
   if (path == "/v1/models") return service.models();
   if (path == "/v1/topics") return service.topics();
-  if (path == "/version") return json_text("{\"version\":\"" SLIPSTREAM_VERSION "\"}");
-  if (path == "/openapi.json") return json_text(std::string(openapi_document()));
+  if (path == "/version") return json_reply("{\"version\":\"" SLIPSTREAM_VERSION "\"}");
+  if (path == "/openapi.json") return json_reply(std::string(openapi_document()));
   if (path.starts_with(kModelPrefix)) {
     const std::string name = decoded(path.substr(kModelPrefix.size()));
     return guarded_reply([&] { return service.model_named(name); }, service.options().retry_after_s);

@@ -23,7 +23,7 @@ namespace slip {
 struct EngineCalls {
   std::function<void(Request)> submit;
   std::function<void(RequestId)> cancel;
-  // Error{kUnattainable} for a request that asks for a speed which it would not get now, behind `n_before` further
+  // Error{kUnattainable} for a request that asks for a speed which it would not get now, after `n_before` further
   // requests. Empty: none is refused for it.
   std::function<void(const Request&, std::int32_t n_before)> check_speed;
 };

@@ -2,45 +2,18 @@
 #include "server/openai/service.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <cstdio>
 
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/escape_controls.h"
 #include "common/log.h"
 #include "server/http/json_text.h"
+#include "server/openai/answer_id.h"
 #include "server/openai/call_texts.h"
+#include "server/openai/lists.h"
 
 namespace slip {
 namespace {
-
-Reply json_reply(JsonText body) {
-  Reply reply;
-  reply.body = std::move(body).take();
-  return reply;
-}
-
-// {"object":"list","data":[…]}, plus the members that `write_more` adds.
-template <class WriteItems, class WriteMore>
-Reply list_reply(const WriteItems& write_items, const WriteMore& write_more) {
-  JsonText json;
-  json.begin_object();
-  json.member("object", "list");
-  json.key("data");
-  json.begin_array();
-  write_items(json);
-  json.end_array();
-  write_more(json);
-  json.end_object();
-  return json_reply(std::move(json));
-}
-
-template <class WriteItems>
-Reply list_reply(const WriteItems& write_items) {
-  return list_reply(write_items, [](JsonText&) {});
-}
 
 // max_tokens, limited to the room that the prompt leaves in the context.
 std::int32_t answer_length(const ServedModel& model, const CompletionCall& call, std::size_t prompt_tokens) {
@@ -92,7 +65,7 @@ void check_echoes(const AnswerIdentity& who, std::size_t most_bytes) {
               "ask for fewer choices, send fewer prompts at a time, or leave out 'echo'", "echo");
 }
 
-// Checks each choice behind those before it, and all of them before one is submitted: the engine would begin those that
+// Checks each choice after those before it, and all of them before one is submitted: the engine would begin those that
 // came before a refusal.
 void check_speeds(const std::vector<Request>& prepared, std::int32_t choices_of_each, const EngineCalls& engine) {
   if (!engine.check_speed) return;
@@ -122,71 +95,6 @@ void check_model(const ServedModel& model, const std::optional<std::string>& wan
               "this server has '" + model.names.front() + "'", "model");
 }
 
-void write_model(JsonText& json, const ServedModel& model, const std::string& name) {
-  json.begin_object();
-  json.member("id", name);
-  json.member("object", "model");
-  json.member("created", 0);
-  json.member("owned_by", "slipstream");
-  json.member("root", model.names.front());
-  json.member("max_model_len", model.max_positions);
-  json.end_object();
-}
-
-// Null if the denominator is 0.
-std::optional<double> ratio(std::uint64_t part, std::uint64_t whole) {
-  if (whole == 0) return std::nullopt;
-  return static_cast<double>(part) / static_cast<double>(whole);
-}
-
-void write_acceptance(JsonText& json, const AcceptanceCount& count) {
-  json.key("acceptance");
-  json.begin_object();
-  json.member("requests", count.requests);
-  json.member("accepted", count.accepted);
-  json.member("first_rejections", count.first_rejections);
-  json.member("proposed", count.proposed);
-  json.member("acceptance_rate", ratio(count.accepted, count.accepted + count.first_rejections));
-  json.member("accepted_length", ratio(count.emitted, count.steps));
-  json.end_object();
-}
-
-// A canary measured a version before it was published. Base drafts and restored versions were not measured.
-std::optional<double> if_measured(const DraftMeta& meta, double figure) {
-  return meta.reason == "canary" ? std::optional(figure) : std::nullopt;
-}
-
-// `with_figures`: also how much the version was trained on other clients' traffic, and what that brought.
-void write_version(JsonText& json, const DraftMeta& meta, bool with_figures) {
-  json.begin_object();
-  json.member("version", meta.version);
-  json.member("parent", meta.parent);
-  json.member("reason", meta.reason);
-  json.member("created_us", meta.created_us);
-  json.member("rolled_back", meta.rolled_back);
-  json.member("weights_sha256", meta.weights_sha256);
-  if (with_figures) {
-    json.member("optimizer_steps", meta.optimizer_steps);
-    json.member("trained_requests", meta.trained_requests);
-    json.member("heldout_alpha_before", if_measured(meta, meta.heldout_alpha_before));
-    json.member("heldout_alpha", if_measured(meta, meta.heldout_alpha));
-    json.member("p_value", if_measured(meta, meta.p_value));
-  }
-  json.end_object();
-}
-
-void write_versions(JsonText& json, const DraftStore* store, const std::string& draft, bool with_figures) {
-  json.begin_array();
-  try {
-    if (store != nullptr) {
-      for (const auto& meta : store->versions(draft)) write_version(json, meta, with_figures);
-    }
-  } catch (const Error& error) {
-    throw Error(ErrorCode::kIo, error.message());  // a server fault: file names go to the log only
-  }
-  json.end_array();
-}
-
 // Bytes that parsing and tokenizing take per byte of a body. Measured with bodies of 1 to 4 MB and the demo model: 21
 // to 33 times the body, depending on its text, and 112 MiB at most. A merge symbol has 12 bytes and may stand for one
 // byte.
@@ -210,26 +118,6 @@ std::size_t kept_for_small(const ServerOptions& options) {
 }
 
 }  // namespace
-
-std::string http_id(Endpoint endpoint, RequestId id) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%s-%016llx", endpoint == Endpoint::kChat ? "chatcmpl" : "cmpl",
-                static_cast<unsigned long long>(id.value));
-  return text.data();
-}
-
-std::optional<RequestId> request_of_http_id(std::string_view id) {
-  const auto dash = id.find('-');
-  const std::string_view kind = id.substr(0, dash);
-  if (dash == std::string_view::npos || (kind != "chatcmpl" && kind != "cmpl")) return std::nullopt;
-  const std::string_view digits = id.substr(dash + 1);
-  RequestId request;
-  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), request.value, 16);
-  const bool whole = status == std::errc() && end == digits.data() + digits.size();
-  const auto endpoint = kind == "cmpl" ? Endpoint::kCompletion : Endpoint::kChat;
-  if (!whole || request.value == 0 || http_id(endpoint, request) != id) return std::nullopt;
-  return request;
-}
 
 Service::Service(const ServerOptions& options, Metrics& metrics)
     : options_(options),
@@ -404,7 +292,7 @@ Reply Service::tokenize(const TokenizeCall& call) const {
     json.end_array();
   }
   json.end_object();
-  return json_reply(std::move(json));
+  return json_reply(std::move(json).take());
 }
 
 Reply Service::detokenize(const DetokenizeCall& call) const {
@@ -414,68 +302,26 @@ Reply Service::detokenize(const DetokenizeCall& call) const {
   json.begin_object();
   json.member("prompt", text_with_specials(served->tokenizer, call.tokens));
   json.end_object();
-  return json_reply(std::move(json));
+  return json_reply(std::move(json).take());
 }
 
 Reply Service::models() const {
-  const auto served = model_.load(std::memory_order_acquire);
-  return list_reply([&](JsonText& json) {
-    if (!served) return;
-    for (const auto& name : served->names) write_model(json, *served, name);
-  });
+  return model_list(model_.load(std::memory_order_acquire).get());
 }
 
 Reply Service::model_named(const std::string& name) const {
   const auto served = model();
   check_model(*served, name);
-  JsonText json;
-  write_model(json, *served, name);
-  return json_reply(std::move(json));
+  return model_reply(*served, name);
 }
 
 Reply Service::drafts() const {
   const bool all = expose_acceptance_.load(std::memory_order_relaxed) == ExposeAcceptance::kAll;
-  const auto served = model_.load(std::memory_order_acquire);
-  const auto write_draft = [&](JsonText& json, std::uint32_t i) {
-    const LiveDraft& live_draft = *served->live_drafts[i];
-    const auto live = live_draft.get();
-    json.begin_object();
-    json.member("name", live_draft.name());
-    json.member("topic", (*served->router->topics())[{i}].name);
-    json.member("live_version", live ? std::optional(live->number) : std::nullopt);
-    json.member("parameters", live && live->weights ? std::optional(live->weights->config.parameters()) : std::nullopt);
-    json.key("versions");
-    write_versions(json, served->drafts, live_draft.name(), all);
-    if (live && all) write_acceptance(json, metrics_.acceptance(live_draft.name(), live->number));
-    json.end_object();
-  };
-  const auto write_drafts = [&](JsonText& json) {
-    for (std::uint32_t i = 0; served && i < served->live_drafts.size(); ++i) write_draft(json, i);
-  };
-  return list_reply(write_drafts, [&](JsonText& json) {
-    const bool any = served && !served->live_drafts.empty();
-    json.key("base");
-    write_versions(json, any ? served->drafts : nullptr, "base", all);
-  });
+  return draft_list(model_.load(std::memory_order_acquire).get(), metrics_, all);
 }
 
 Reply Service::topics() const {
-  const auto served = model_.load(std::memory_order_acquire);
-  const auto topics = served ? served->router->topics() : nullptr;
-  return list_reply([&](JsonText& json) {
-    for (std::uint32_t i = 0; topics && i < topics->size(); ++i) {
-      const Topic& topic = (*topics)[{i}];
-      json.begin_object();
-      json.member("name", topic.name);
-      json.key("aliases");
-      json.begin_array();
-      for (const auto& alias : topic.aliases) json.value(alias);
-      json.end_array();
-      json.member("draft",
-                  i < served->live_drafts.size() ? std::optional(served->live_drafts[i]->name()) : std::nullopt);
-      json.end_object();
-    }
-  });
+  return topic_list(model_.load(std::memory_order_acquire).get());
 }
 
 }  // namespace slip

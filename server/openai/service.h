@@ -99,7 +99,4 @@ class Service {
   GrammarCache grammars_;
 };
 
-// The request's id for clients; unique across restarts, like request ids.
-std::string http_id(Endpoint endpoint, RequestId id);
-
 }  // namespace slip

@@ -42,7 +42,7 @@ ModelConfig parse(const json& config) {
   return parse_model_config(config.dump(), "", "m");
 }
 
-// The key that a refusal names, behind its code: "unsupported sliding_window".
+// The key that a refusal names, after its code: "unsupported sliding_window".
 std::string refusal(const json& config) {
   try {
     parse(config);

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using testing::TemporaryFolder;
 using testing::TinyLlama;
 
-std::string complaint(const std::function<void(TinyLlama&)>& damage, bool tied = false) {
+std::string refusal(const std::function<void(TinyLlama&)>& damage, bool tied = false) {
   const TemporaryFolder folder;
   TinyLlama model(tied);
   damage(model);
@@ -43,37 +43,37 @@ TEST(LlamaTensors, CountsOfParametersAgree) {
 }
 
 TEST(LlamaTensors, TakesExactlyTheModelItsConfigurationDescribes) {
-  EXPECT_EQ(complaint([](TinyLlama&) {}), "accepted");
-  EXPECT_EQ(complaint([](TinyLlama& m) { m.add("model.layers.0.self_attn.rotary_emb.inv_freq", {4}); }), "accepted");
-  EXPECT_THAT(complaint([](TinyLlama& m) { m.tensors.erase("model.layers.1.mlp.up_proj.weight"); }),
+  EXPECT_EQ(refusal([](TinyLlama&) {}), "accepted");
+  EXPECT_EQ(refusal([](TinyLlama& m) { m.add("model.layers.0.self_attn.rotary_emb.inv_freq", {4}); }), "accepted");
+  EXPECT_THAT(refusal([](TinyLlama& m) { m.tensors.erase("model.layers.1.mlp.up_proj.weight"); }),
               HasSubstr("model.layers.1.mlp.up_proj.weight is missing"));
-  EXPECT_THAT(complaint([](TinyLlama& m) { m.add("model.norm.weight", {17}); }),
+  EXPECT_THAT(refusal([](TinyLlama& m) { m.add("model.norm.weight", {17}); }),
               HasSubstr("model.norm.weight has shape [17]"));
-  EXPECT_THAT(complaint([](TinyLlama& m) { m.add("model.norm.weight", {16, 1}); }), HasSubstr("config.json says [16]"));
+  EXPECT_THAT(refusal([](TinyLlama& m) { m.add("model.norm.weight", {16, 1}); }), HasSubstr("config.json says [16]"));
 }
 
 // A bias that is read past in silence gives another model's answers.
 TEST(LlamaTensors, RefusesWhatItWouldIgnore) {
-  EXPECT_THAT(complaint([](TinyLlama& m) { m.add("model.layers.0.self_attn.q_proj.bias", {16}); }),
+  EXPECT_THAT(refusal([](TinyLlama& m) { m.add("model.layers.0.self_attn.q_proj.bias", {16}); }),
               HasSubstr("q_proj.bias"));
-  EXPECT_THAT(complaint([](TinyLlama& m) { m.add("model.layers.1.self_attn.o_proj.bias", {16}); }),
+  EXPECT_THAT(refusal([](TinyLlama& m) { m.add("model.layers.1.self_attn.o_proj.bias", {16}); }),
               HasSubstr("model.layers.1.self_attn.o_proj.bias is not part of the model"));
-  EXPECT_THAT(complaint([](TinyLlama& m) {
+  EXPECT_THAT(refusal([](TinyLlama& m) {
                 m.add("model.layers.2.mlp.up_proj.weight", {24, 16});
               }),
               HasSubstr("model.layers.2.mlp.up_proj.weight"));
 }
 
 TEST(LlamaTensors, ATiedHeadMayOnlyBeACopy) {
-  EXPECT_EQ(complaint([](TinyLlama& m) { m.tensors["lm_head.weight"] = m.tensors["model.embed_tokens.weight"]; }, true),
+  EXPECT_EQ(refusal([](TinyLlama& m) { m.tensors["lm_head.weight"] = m.tensors["model.embed_tokens.weight"]; }, true),
             "accepted");
-  EXPECT_THAT(complaint(
+  EXPECT_THAT(refusal(
                   [](TinyLlama& m) {
                     m.add("lm_head.weight", {32, 16});
                   },
                   true),
               HasSubstr("lm_head.weight differs"));
-  EXPECT_THAT(complaint([](TinyLlama& m) { m.tensors.erase("lm_head.weight"); }, false),
+  EXPECT_THAT(refusal([](TinyLlama& m) { m.tensors.erase("lm_head.weight"); }, false),
               HasSubstr("lm_head.weight is missing"));
 }
 
@@ -95,8 +95,8 @@ TEST(LlamaTensors, FeaturesBringTheirTensors) {
   EXPECT_THAT(names([](ModelConfig& c) { c.attention_out_bias = true; }), HasSubstr("layers.1.self_attn.o_proj.bias"));
   EXPECT_THAT(names([](ModelConfig& c) { c.mlp_bias = true; }), HasSubstr("layers.0.mlp.down_proj.bias"));
   EXPECT_THAT(names([](ModelConfig& c) { c.qk_norm = true; }), HasSubstr("layers.0.self_attn.k_norm.weight"));
-  EXPECT_THAT(complaint([](TinyLlama& m) { m.config.qk_norm = true; }), HasSubstr("norm.weight is missing"));
-  EXPECT_THAT(complaint([](TinyLlama& m) { m.config.qkv_bias = true; }), HasSubstr("proj.bias is missing"));
+  EXPECT_THAT(refusal([](TinyLlama& m) { m.config.qk_norm = true; }), HasSubstr("norm.weight is missing"));
+  EXPECT_THAT(refusal([](TinyLlama& m) { m.config.qkv_bias = true; }), HasSubstr("proj.bias is missing"));
 }
 
 }  // namespace

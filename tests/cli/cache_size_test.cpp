@@ -30,10 +30,10 @@ std::uint64_t bytes_of(std::int32_t pages) {
 }
 
 TEST(CacheSize, HoldsAllRunningAnswersWhereThereIsRoom) {
-  const CacheWish wish{.max_running = 4};
-  EXPECT_EQ(cache_pages(wish, target(), {bytes_of(10'000), bytes_of(40'000)}), 4 * kContextPages);
-  EXPECT_EQ(cache_pages(wish, target(), {bytes_of(300), bytes_of(1200)}), 300) << "its share of the memory";
-  EXPECT_EQ(cache_pages(wish, target(), {bytes_of(50), bytes_of(200)}), kContextPages) << "one context at least";
+  const CacheOptions options{.max_running = 4};
+  EXPECT_EQ(cache_pages(options, target(), {bytes_of(10'000), bytes_of(40'000)}), 4 * kContextPages);
+  EXPECT_EQ(cache_pages(options, target(), {bytes_of(300), bytes_of(1200)}), 300) << "its share of the memory";
+  EXPECT_EQ(cache_pages(options, target(), {bytes_of(50), bytes_of(200)}), kContextPages) << "one context at least";
 }
 
 // Bug: a context that did not fit beside the weights was promised, and the system ended the process when answers grew.
@@ -42,11 +42,11 @@ TEST(CacheSize, HoldsLessThanAContextWhereTheWeightsLeaveNoMore) {
 }
 
 TEST(CacheSize, AConfiguredSizeIsKeptOrRefusedWithBothFigures) {
-  CacheWish wish{.tokens = 1000};
-  EXPECT_EQ(cache_pages(wish, target(), {bytes_of(1), bytes_of(60)}), 32) << "the default share is no bound for it";
-  wish.tokens = 1'000'000;
+  CacheOptions options{.tokens = 1000};
+  EXPECT_EQ(cache_pages(options, target(), {bytes_of(1), bytes_of(60)}), 32) << "the default share is no bound for it";
+  options.tokens = 1'000'000;
   try {
-    cache_pages(wish, target(), {bytes_of(1), bytes_of(60)});
+    cache_pages(options, target(), {bytes_of(1), bytes_of(60)});
     ADD_FAILURE() << "it does not fit";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kTooLarge);
@@ -54,8 +54,8 @@ TEST(CacheSize, AConfiguredSizeIsKeptOrRefusedWithBothFigures) {
     EXPECT_THAT(error.message(), HasSubstr("a cache of 1000000 tokens takes 512 MB; the weights leave 1 MB"));
     EXPECT_THAT(error.hint(), HasSubstr("lower model.cache_tokens to 1920"));
   }
-  wish.tokens = 0;
-  EXPECT_THROW(cache_pages(wish, target(), {bytes_of(1), 0}), Error) << "not even a page";
+  options.tokens = 0;
+  EXPECT_THROW(cache_pages(options, target(), {bytes_of(1), 0}), Error) << "not even a page";
 }
 
 }  // namespace

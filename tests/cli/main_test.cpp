@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "tests/checkpoints/temporary_folder.h"
+#include "tests/common/damage.h"
 #include "tests/common/patience.h"
 
 namespace slip {
@@ -76,10 +77,7 @@ TEST(Main, WeightsThatAreNoNumbersAreRefusedByEveryCommandThatRunsThem) {
   std::filesystem::copy(kDemo / "target", target);
   const auto weights = target / "model.safetensors";
   std::filesystem::permissions(weights, std::filesystem::perms::owner_all);
-  std::fstream file(weights, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(-2, std::ios::end);
-  file.write("\xc0\x7f", 2);  // a NaN in bfloat16
-  file.close();
+  testing::overwrite(weights, -2, "\xc0\x7f");  // a NaN in bfloat16
   const std::string prompts = folder.write("prompts.jsonl", R"({"prompt":"x"})").string();
   const auto out = folder.path() / "out";
   for (const std::string& command : {"generate --max-tokens 1 --prompt x --target " + target.string(),
@@ -94,7 +92,7 @@ TEST(Main, WeightsThatAreNoNumbersAreRefusedByEveryCommandThatRunsThem) {
 }
 
 // It was "internal error", status 70. No thread starts whose stack is larger than the address space.
-TEST(Main, AThreadThatCannotStartIsSaidWithAHint) {
+TEST(Main, AThreadThatCannotStartIsReportedWithAHint) {
   rlimit stack{};
   ASSERT_EQ(::getrlimit(RLIMIT_STACK, &stack), 0);
   if (stack.rlim_max != RLIM_INFINITY) GTEST_SKIP() << "the limit of a stack cannot be raised here";
@@ -108,7 +106,7 @@ TEST(Main, AThreadThatCannotStartIsSaidWithAHint) {
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need an address space without a limit
 // It ended by SIGABRT in a constructor of LibTorch, or by SIGSEGV in a new thread.
-TEST(Main, TooFewAddressesAreSaidBeforeAnythingElse) {
+TEST(Main, TooFewAddressesAreReportedBeforeAnythingElse) {
   const std::string serve = kProgram + " serve --port 0 --check-config --target " + (kDemo / "target").string();
   for (const int mebibytes : {470, 520, 580}) {
     const auto [status, said] =
@@ -117,7 +115,7 @@ TEST(Main, TooFewAddressesAreSaidBeforeAnythingElse) {
     EXPECT_TRUE(status == 0 || status == 1 || status == 127) << mebibytes << "\n" << said;
     EXPECT_EQ(said.find("leaves fewer than 256 MiB") != std::string::npos, status == 1) << mebibytes << "\n" << said;
   }
-  // It ended by a signal, or was never ready and wrote jemalloc's complaint without end.
+  // It ended by a signal, or was never ready and wrote jemalloc's message without end.
   for (const int mebibytes : {16, 64, 128, 256}) {
     const auto [status, said] =
         run("bash -c 'ulimit -d " + std::to_string(mebibytes * 1024) + " && exec " + serve + "'");
@@ -129,7 +127,7 @@ TEST(Main, TooFewAddressesAreSaidBeforeAnythingElse) {
 }
 
 // It was "internal error" with thirty frames of LibTorch, status 70.
-TEST(Main, TooLittleMemoryIsSaidWithAHint) {
+TEST(Main, TooLittleMemoryIsReportedWithAHint) {
   const testing::TemporaryFolder folder;
   std::string rows;
   for (int i = 0; i < 16; ++i) rows += R"({"prompt":"Mira has )" + std::to_string(i) + "\"}\n";

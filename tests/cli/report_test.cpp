@@ -132,7 +132,7 @@ TEST_F(ReportCommand, RefusesToWriteOverWhatAServiceKeeps) {
   EXPECT_TRUE(fs::exists(folder_ / "report.txt")) << "beside them it may lie";
 }
 
-// The formats were listed as "{csv->\x02,json->…": with the numbers behind the names.
+// The formats were listed as "{csv->\x02,json->…": with the numbers after the names.
 TEST_F(ReportCommand, AnUnknownFormatOrKindIsToldTheNames) {
   const auto refusal = [&](const std::vector<std::string>& arguments) {
     try {

@@ -261,7 +261,7 @@ TEST_F(ServePurgeTest, ASegmentThatIsALinkIsNotCalledPurged) {
 }
 
 // Bug: the purge began a new ledger without a word, and no later start could tell that the old one was lost.
-TEST_F(ServePurgeTest, AnEmptiedLedgerIsSaid) {
+TEST_F(ServePurgeTest, AnEmptiedLedgerIsLogged) {
   const std::filesystem::path replay = std::filesystem::path(data()) / "replay";
   std::filesystem::create_directories(replay);
   for (const auto& folder : {std::filesystem::path(data()), replay}) ::chmod(folder.c_str(), 0700);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/cli/serve_fixture.h"
+#include "tests/common/damage.h"
 #include "tests/engine/models/formula_model.h"
 
 namespace slip {
@@ -75,7 +76,7 @@ TEST_F(ServeTest, AnswersAreTheSameWithAndWithoutSpeculation) {
 }
 
 // It gave hundreds of lines in a few seconds, and the metric said that all was well.
-TEST_F(ServeTest, ADeletedDataDirectoryIsSaidOnceAndShownWhileServingGoesOn) {
+TEST_F(ServeTest, ADeletedDataDirectoryIsLoggedOnceAndShownWhileServingGoesOn) {
   Program program(folder_, usual());
   const auto port = program.port();
   ASSERT_NE(port, 0) << program.log();
@@ -102,7 +103,7 @@ TEST_F(ServeTest, ADeletedDataDirectoryIsSaidOnceAndShownWhileServingGoesOn) {
 }
 
 // Stopped within two seconds, the service said nothing.
-TEST_F(ServeTest, ALedgerThatIsCutRightBeforeTheEndIsSaid) {
+TEST_F(ServeTest, ALedgerThatIsCutRightBeforeTheEndIsLogged) {
   Program program(folder_, usual());
   const auto port = program.port();
   ASSERT_NE(port, 0) << program.log();
@@ -127,10 +128,7 @@ TEST_F(ServeTest, ADamagedReplaySegmentIsNamedAtTheStart) {
   std::filesystem::path segment;
   for (const auto& item : std::filesystem::directory_iterator(data() + "/replay")) segment = item.path();
   ASSERT_GT(std::filesystem::file_size(segment), 200U);
-  std::fstream file(segment, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(150);
-  file << "damage";
-  file.close();
+  testing::overwrite(segment, 150, "damage");
   Program program(folder_, usual());
   const auto port = program.port();
   ASSERT_NE(port, 0) << program.log();
@@ -324,7 +322,7 @@ TEST_F(ServeTest, KeysAreNeverShownAndLoggedPromptsAreAnnouncedAndEscaped) {
 }
 
 // A new ledger took the place of an empty one without a word.
-TEST_F(ServeTest, AnEmptiedLedgerIsSaidANewOneIsNot) {
+TEST_F(ServeTest, AnEmptiedLedgerIsLoggedANewOneIsNot) {
   const std::string warning = data() + "/ledger.db is empty, though drafts or replay are there";
   for (const bool emptied : {false, true}) {
     if (emptied) std::filesystem::resize_file(data() + "/ledger.db", 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weight files that are cut off, or vanish, under a running service, or that hold no numbers.
 #include "tests/cli/serve_fixture.h"
+#include "tests/common/damage.h"
 
 namespace slip {
 namespace {
@@ -60,11 +61,7 @@ TEST_F(ServeWeightsTest, CutOffUnderARunningServiceTheyChangeNoAnswer) {
 // Every request was answered with a 500, and nothing said why.
 TEST_F(ServeWeightsTest, WeightsThatAreNoNumbersAreFoundAtTheStart) {
   const std::string target = copy(kTarget, "target");
-  const auto weights = std::filesystem::path(target) / "model.safetensors";
-  std::fstream file(weights, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(-2, std::ios::end);
-  file.write("\xc0\x7f", 2);  // a NaN in bfloat16
-  file.close();
+  testing::overwrite(std::filesystem::path(target) / "model.safetensors", -2, "\xc0\x7f");  // a NaN in bfloat16
   EXPECT_EQ(run({"--target", target, "--port", "0", "--data-dir", data()}), 1);
   EXPECT_NE(err_.find(target), std::string::npos) << err_;
   EXPECT_NE(err_.find("not a number"), std::string::npos) << err_;

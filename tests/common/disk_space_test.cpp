@@ -53,7 +53,7 @@ TEST(DiskSpace, IsAskedOnceASecondAtMost) {
 }
 
 // A deleted data directory could not be asked for its space, and nothing was said.
-TEST(DiskSpace, AFolderThatIsGonePausesAndIsSaidOnce) {
+TEST(DiskSpace, AFolderThatIsGonePausesAndIsLoggedOnce) {
   bool in_place = false;
   DiskSpace disk(
       "/data", 100, [] { return std::nullopt; }, [&] { return in_place; });

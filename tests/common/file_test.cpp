@@ -164,7 +164,7 @@ TEST_F(FileTest, OutputIsWrittenIntoWhatIsNoRegularFile) {
 }
 
 // It waited for a reader without a word.
-TEST_F(FileTest, AFifoThatNobodyReadsIsSaid) {
+TEST_F(FileTest, AFifoThatNobodyReadsIsReported) {
   ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
   LogOptions options;
   options.file = folder_ / "log";

@@ -201,7 +201,7 @@ class FullPipe {
 
 // A log pipe whose reader stalled stopped every thread that logged, I/O threads and the one that takes SIGTERM
 // included.
-TEST_F(Log, AStalledReaderHoldsUpNobodyAndWhatWasLostIsSaid) {
+TEST_F(Log, AStalledReaderHoldsUpNobodyAndWhatWasLostIsLogged) {
   constexpr int kLines = 10'000;
   const FullPipe pipe;
   const std::uint64_t before = log_lines_dropped();
@@ -260,7 +260,7 @@ TEST_F(Log, InTheBackgroundLinesKeepTheirOrderAndTheirFile) {
   EXPECT_THAT(text_of(second), HasSubstr("info after it\n")) << "written by the caller again";
 }
 
-TEST_F(Log, LinesThatTheDiskRefusesAreCountedAndSaid) {
+TEST_F(Log, LinesThatTheDiskRefusesAreCountedAndLogged) {
   const testing::TemporaryFolder folder;
   const std::uint64_t before = log_lines_dropped();
   set_log({.file = "/dev/full"});

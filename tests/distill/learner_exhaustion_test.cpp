@@ -46,13 +46,13 @@ class LearnerExhaustion : public ::testing::Test {
     auto learner = setup.make_learner(*setup.governor);
     until_failure = n;
     learner->start();
-    tell_more(*learner);
+    report_more(*learner);
     const int allocations = n - until_failure.exchange(0);
-    tell_more(*learner);
+    report_more(*learner);
     // Training that has failed is tried again after a second.
     for (int i = 0; i < 500 && learner->failing(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     EXPECT_FALSE(learner->failing()) << "n = " << n;
-    for (int i = 0; i < 4 && setup.recorded.count("publish") == 0; ++i) tell_more(*learner);
+    for (int i = 0; i < 4 && setup.recorded.count("publish") == 0; ++i) report_more(*learner);
     learner->stop();
     EXPECT_GE(setup.replay.records("sql"), last_id_ - 1) << "n = " << n;
     EXPECT_GE(setup.recorded.count("publish"), 1U) << "n = " << n;
@@ -60,7 +60,7 @@ class LearnerExhaustion : public ::testing::Test {
   }
 
  private:
-  void tell_more(Learner& learner) {
+  void report_more(Learner& learner) {
     for (std::uint64_t i = 0; i < kAnswers; ++i) tell(learner, answered(++last_id_));
     EXPECT_TRUE(learner.wait_idle(kPatienceUs));
   }
@@ -109,7 +109,7 @@ TEST_F(LearnerExhaustion, RecordsThatThereIsNoMemoryForWaitAndTheirThreadsToo) {
   const auto tell_more = [&] {
     for (std::uint64_t id = 2; id <= 9; ++id) tell(*learner, answered(id));
   };
-  EXPECT_LT(failures_in_a_second(tell_more), 50) << "of the intake's thread";
+  EXPECT_LT(failures_in_a_second(tell_more), 50) << "of the record writer's thread";
   ASSERT_TRUE(testing::eventually([&] { return learner->replay_records() >= 8; })) << "the first of them may be lost";
   const auto release = [&] {
     governor.released = true;

@@ -208,6 +208,13 @@ inline void stream(Learner& learner, std::uint64_t first_id, int n) {
   ASSERT_TRUE(learner.wait_idle(kPatienceUs));
 }
 
+// Expects that a failure was logged once: the log has `first`, and `word` not again after that.
+inline void expect_logged_once(const std::string& log, const std::string& first, const std::string& word) {
+  const auto at = log.find(first);
+  ASSERT_NE(at, std::string::npos) << log;
+  EXPECT_EQ(log.find(word, at + first.size()), std::string::npos) << log;
+}
+
 // A learner of its own learns from answers 1 to `n` and stops. Returns the version that then serves.
 inline std::shared_ptr<const DraftVersion> learn_first(LearnerSetup& setup, int n = 160) {
   auto learner = setup.make_learner(*setup.governor);

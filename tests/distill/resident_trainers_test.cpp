@@ -382,7 +382,7 @@ TEST_F(ResidentTrainersTest, TheLineageOfAnotherVersionIsUsedForNoOtherState) {
 }
 
 // The optimizer began afresh without a word.
-TEST_F(ResidentTrainersTest, AMissingFileIsSaid) {
+TEST_F(ResidentTrainersTest, AMissingFileIsLogged) {
   for (const char* file : {"sql.opt", "sql.lineage"}) {
     {
       ResidentTrainers trainers(options());
@@ -398,7 +398,7 @@ TEST_F(ResidentTrainersTest, AMissingFileIsSaid) {
 }
 
 // Both files gone look like a trainer that was restarted, but a version that was trained makes one think.
-TEST_F(ResidentTrainersTest, ATrainedVersionWithoutStateIsSaid) {
+TEST_F(ResidentTrainersTest, ATrainedVersionWithoutStateIsLogged) {
   const auto said_for = [&](std::uint64_t steps) {
     ::testing::internal::CaptureStderr();
     ResidentTrainers(options()).take("sql", live(1, steps));

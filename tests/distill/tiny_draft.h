@@ -3,12 +3,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 
 #include "distill/trainer/draft_trainer.h"
 #include "engine/models/transformer.h"
+#include "tests/common/damage.h"
 #include "tests/distill/sample_records.h"
 
 namespace slip::testing {
@@ -40,10 +40,9 @@ inline std::shared_ptr<const ModelWeights> tiny_weights(std::uint64_t seed, Dtyp
 inline std::shared_ptr<const ModelWeights> broken_weights() {
   const ScratchFolder folder;
   DraftTrainer(tiny_config(), 1, {}).export_draft(folder.path());
-  std::fstream file(folder.path() / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(-std::streamoff{2} * tiny_config().hidden_size, std::ios::end);  // model.norm.weight, in bfloat16
-  for (std::int32_t i = 0; i < tiny_config().hidden_size; ++i) file.write("\xc0\x7f", 2);
-  file.close();
+  std::string norm;  // model.norm.weight, in bfloat16
+  for (std::int32_t i = 0; i < tiny_config().hidden_size; ++i) norm += "\xc0\x7f";
+  overwrite(folder.path() / "model.safetensors", -std::ssize(norm), norm);
   return ModelWeights::load(folder.path(), Dtype::kFloat32, /*check_finite=*/false);
 }
 

@@ -138,7 +138,7 @@ class DeviceEngine {
   std::optional<Engine> engine_;
 };
 
-void tell_all(Request& request) {
+void ask_for_all(Request& request) {
   request.top_logprobs = 2;
   request.checksum = true;
 }
@@ -163,12 +163,12 @@ TEST(EngineOnADevice, SpeculationChangesNoBit) {
   for (const bool on_device : {false, true}) {
     std::int32_t accepted = 0;
     for (const SamplingParams& sampling : seeded()) {
-      const auto plain = answers_of({.sampling = sampling, .verified_on_device = on_device}, tell_all);
+      const auto plain = answers_of({.sampling = sampling, .verified_on_device = on_device}, ask_for_all);
       for (Case run : {Case{sampling, 1}, Case{sampling, 4, 3}, Case{sampling, 8, 2, 7}}) {
         run.verified_on_device = on_device;
         run.drafted_on_device = run.k != 4;
         run.swap_every = run.k == 8 ? 2 : 0;
-        const auto answers = answers_of(run, tell_all);
+        const auto answers = answers_of(run, ask_for_all);
         for (std::size_t i = 0; i < answers.size(); ++i) {
           EXPECT_TRUE(answers[i].same_as(plain[i])) << "k " << run.k << " answer " << i;
           EXPECT_NE(answers[i].summary.figures.checksum, 0U);
@@ -184,14 +184,14 @@ TEST(EngineOnADevice, SpeculationChangesNoBit) {
 TEST(EngineOnADevice, GuessesBesideADraftChangeNoBit) {
   std::int32_t accepted = 0;
   for (const SamplingParams& sampling : seeded()) {
-    const auto plain = answers_of({.sampling = sampling, .verified_on_device = true}, tell_all);
+    const auto plain = answers_of({.sampling = sampling, .verified_on_device = true}, ask_for_all);
     for (const bool drafted_on_device : {false, true}) {
       Case run{sampling, 8, 3};
       run.verified_on_device = run.looks_up = true;
       run.drafted_on_device = drafted_on_device;
       // What is expected comes true but for one token.
       const auto answers = answers_of(run, [&](Request& request) {
-        tell_all(request);
+        ask_for_all(request);
         request.prediction = plain[request.id.value - 1].tokens;
         request.prediction[3] = (request.prediction[3] + 1) % 50;
       });
@@ -215,7 +215,7 @@ TEST(EngineOnADevice, AnAnswerIsTheSameWhereverItIsVerified) {
       run.drafted_on_device = run.k != 3;
       run.swap_every = run.k == 4 ? 2 : 0;
       run.draft = run.k == 4 ? 1 : 2;
-      const auto there = answers_of(run), told = run.k == 4 ? answers_of(run, tell_all) : there;
+      const auto there = answers_of(run), told = run.k == 4 ? answers_of(run, ask_for_all) : there;
       run.verified_on_device = false;
       const auto here = answers_of(run);
       for (std::size_t i = 0; i < here.size(); ++i) {
@@ -232,8 +232,8 @@ TEST(EngineOnADevice, AnAnswerIsTheSameWhereverItIsVerified) {
 
 TEST(EngineOnADevice, TreesAreAcceptedAlongTheirPath) {
   for (const SamplingParams& sampling : seeded()) {
-    const auto plain = answers_of({.sampling = sampling}, tell_all);
-    const auto answers = answers_of({.sampling = sampling, .k = 8, .concurrency = 3, .known = &plain}, tell_all);
+    const auto plain = answers_of({.sampling = sampling}, ask_for_all);
+    const auto answers = answers_of({.sampling = sampling, .k = 8, .concurrency = 3, .known = &plain}, ask_for_all);
     for (std::size_t i = 0; i < answers.size(); ++i) {
       EXPECT_TRUE(answers[i].same_as(plain[i])) << i;
       const RequestFigures& figures = answers[i].summary.figures;

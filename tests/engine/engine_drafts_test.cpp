@@ -304,7 +304,7 @@ TEST(EngineWithDrafts, BranchesChangeSpeedAlone) {
         steps_of_branches += sum_of(answers, &RequestFigures::steps);
       }
     }
-    EXPECT_LT(steps_of_branches, steps_of_siblings) << "tokens behind siblings were accepted";
+    EXPECT_LT(steps_of_branches, steps_of_siblings) << "tokens after siblings were accepted";
   }
 }
 

@@ -123,7 +123,7 @@ TEST(EngineEnds, HalfACharacterIsReplacedAtTheEnd) {
   }
 }
 
-// Bug: a row behind the end of an answer, which only speculation computes, failed the answer if its logits were broken.
+// Bug: a row after the end of an answer, which only speculation computes, failed the answer if its logits were broken.
 TEST(EngineEnds, WithoutTheErrorsOfRowsBehindTheEnd) {
   constexpr std::size_t kBehind = '!';  // the row that chooses it is broken
   std::vector<std::int32_t> script = bytes_of("yes");

@@ -51,9 +51,9 @@ class SpeedForecastTest : public ::testing::Test {
     forecast_.on_finished(finished(200, 100, /*answer_us=*/800'000));
   }
   SloTargets predict(std::int32_t n_running, std::int32_t n_waiting = 0) const {
-    return predict_behind(n_running, n_waiting, /*n_before=*/n_waiting);
+    return predict_after(n_running, n_waiting, /*n_before=*/n_waiting);
   }
-  SloTargets predict_behind(std::int32_t n_running, std::int32_t n_waiting, std::int32_t n_before) const {
+  SloTargets predict_after(std::int32_t n_running, std::int32_t n_waiting, std::int32_t n_before) const {
     return forecast_.predict({n_running, n_waiting, n_before}, {.prompt = 400, .answer = 101});
   }
 
@@ -89,10 +89,10 @@ TEST_F(SpeedForecastTest, CountsTheWaitForAPlace) {
 // Bug: all waiting requests counted as ahead, so an urgent request, or the first one of a key, was refused for the
 // others' time.
 TEST_F(SpeedForecastTest, RequestsThatStartLaterAreNotWaitedFor) {
-  EXPECT_EQ(predict_behind(8, 6, 0).ttft_us, predict(8).ttft_us);
-  EXPECT_EQ(predict_behind(8, 6, 2).ttft_us, predict(8, /*n_waiting=*/2).ttft_us);
-  EXPECT_EQ(predict_behind(1, 2, 0).tpot_us, predict(3).tpot_us) << "they run beside the answer";
-  EXPECT_EQ(predict_behind(1, 2, 0).ttft_us, 200 * 100 + 16'000);
+  EXPECT_EQ(predict_after(8, 6, 0).ttft_us, predict(8).ttft_us);
+  EXPECT_EQ(predict_after(8, 6, 2).ttft_us, predict(8, /*n_waiting=*/2).ttft_us);
+  EXPECT_EQ(predict_after(1, 2, 0).tpot_us, predict(3).tpot_us) << "they run beside the answer";
+  EXPECT_EQ(predict_after(1, 2, 0).ttft_us, 200 * 100 + 16'000);
 }
 
 TEST_F(SpeedForecastTest, FollowsWhatItMeasures) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A replay segment. A CRC keeps random changes out of what lies behind it, so every input is tried three times: as it
+// A replay segment. A CRC keeps random changes out of what comes after it, so every input is tried three times: as it
 // is, as one frame whose CRC is made right, and as a list of changes to a good frame.
 #include "distill/replay/segment.h"
 

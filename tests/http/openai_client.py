@@ -116,11 +116,11 @@ def scoring(client, model):
           scores.token_logprobs[0] is None and all(one < 0 for one in scores.token_logprobs[1:]), scores)
     check("offsets cut the text into its tokens", [text[start:end] for start, end in zip(scores.text_offset, scores.text_offset[1:] + [len(text)])]
           == scores.tokens, scores)
-    check("an answer behind it changes no score", answered.logprobs.token_logprobs[:n] == scores.token_logprobs and
+    check("an answer after it changes no score", answered.logprobs.token_logprobs[:n] == scores.token_logprobs and
           answered.logprobs.text_offset[n] == len(text) and answered.text.startswith(text), answered.logprobs)
     prefix = client.completions.create(model=model, prompt=text[:scores.text_offset[4]], max_tokens=1, temperature=0, logprobs=5)
     known = prefix.choices[0].logprobs.top_logprobs[0]
-    check("a score is what the target says behind the tokens before", all(known[token] == value for token, value in
+    check("a score is what the target says after the tokens before", all(known[token] == value for token, value in
                                                                         scores.top_logprobs[4].items() if token in known) and
           set(scores.top_logprobs[4]) & set(known), (known, scores.top_logprobs[4]))
     streamed = [None]
@@ -157,7 +157,7 @@ def choices(client, model):
     check("each ends once, then comes the usage", sorted(reasons) == [0, 1, 2] and chunks[-1].choices == [] and
           chunks[-1].usage.total_tokens == three.usage.total_tokens, chunks[-1])
     several = client.completions.create(model=model, prompt=["SELECT", "UPDATE"], n=2, best_of=2, max_tokens=4, temperature=0, echo=True)
-    check("prompts times n, each behind its echo", [choice.text[:6] for choice in several.choices] == ["SELECT"] * 2 + ["UPDATE"] * 2,
+    check("prompts times n, each after its echo", [choice.text[:6] for choice in several.choices] == ["SELECT"] * 2 + ["UPDATE"] * 2,
           several.choices)
 
 

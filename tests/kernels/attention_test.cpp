@@ -121,7 +121,7 @@ TEST_P(Attention, RowsOfManySequencesAreSharedAmongThreads) {
   EXPECT_LE(most_rows, 4);
 }
 
-// Sequences of as many rows as they like, one behind the other: each as alone, whichever thread begins where.
+// Sequences of as many rows as they like, one after the other: each as alone, whichever thread begins where.
 TEST_P(Attention, SequencesOfAnyLengthsShareAStep) {
   const PagedSequence memory(shape(), 100, 41);
   const std::vector<int> lengths = {1, 1, 6, 17, 1, 3, 40, 2, 16, 5, 1};

@@ -18,6 +18,7 @@
 #include "ledger/database.h"
 #include "ledger/ledger.h"
 #include "ledger/report.h"
+#include "tests/common/damage.h"
 #include "tests/ledger/sample_ledger.h"
 
 namespace slip {
@@ -153,10 +154,8 @@ TEST_F(BackupTest, RefusesWhatIsNoLedgerAndWhatIsDamaged) {
     Ledger ledger(options_for(file_));
     for (int i = 0; i < 2000; ++i) ledger.record(sample_request("sql", kSampleStartUs + i * kSecondUs, 6, 4));
   }
-  std::fstream bytes(file_, std::ios::in | std::ios::out | std::ios::binary);
-  bytes.seekp(static_cast<std::streamoff>(fs::file_size(file_) / 2 / 4096 * 4096));
-  bytes << std::string(8192, '\x5A');
-  bytes.close();
+  const auto middle = static_cast<std::streamoff>(fs::file_size(file_) / 2 / 4096 * 4096);
+  testing::overwrite(file_, middle, std::string(8192, '\x5A'));
   EXPECT_EQ(refused(file_, copy_), ErrorCode::kDataLoss) << message_;
   EXPECT_FALSE(fs::exists(copy_));
   // Bug: it named its own copy.db.part, which is gone by then, and told to move that away.

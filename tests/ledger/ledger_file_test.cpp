@@ -20,6 +20,7 @@
 #include "ledger/database.h"
 #include "ledger/index_guard.h"
 #include "ledger/ledger.h"
+#include "tests/common/damage.h"
 #include "tests/ledger/ledger_fixture.h"
 
 namespace slip {
@@ -50,7 +51,7 @@ TEST_F(LedgerTest, FileIsPrivateInWalModeAndTheWalGoesAtClose) {
 
 // `report --out ledger.db` replaced the file of a running service. All rows since were written into a file without a
 // name, and neither the log nor a gauge nor a count said so.
-TEST_F(LedgerTest, AReplacedFileIsSaidOnceAndRowsAreDroppedUntilItIsBack) {
+TEST_F(LedgerTest, AReplacedFileIsLoggedOnceAndRowsAreDroppedUntilItIsBack) {
   const fs::path away = folder_ / "away.db";
   Ledger ledger(options_for(file_));
   ledger.record(numbered(1));
@@ -85,7 +86,7 @@ TEST_F(LedgerTest, AReplacedFileIsSaidOnceAndRowsAreDroppedUntilItIsBack) {
 
 // Bug: the file was looked at only every second or two. Rows that a stop wrote into a file without a name were lost
 // without a word.
-TEST_F(LedgerTest, AFileThatIsGoneWhenTheLedgerEndsIsSaid) {
+TEST_F(LedgerTest, AFileThatIsGoneWhenTheLedgerEndsIsLogged) {
   const std::vector<std::function<void()>> changes = {[&] { fs::remove(file_); },
                                                       [&] {
                                                         std::ofstream(folder_ / "other") << "x";
@@ -120,8 +121,8 @@ TEST_F(LedgerTest, ARowThatATriggerIgnoresIsCounted) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("a trigger that was added to the ledger"));
 }
 
-// Bug: rows were written behind what was left, and the next start refused the file.
-TEST_F(LedgerTest, AFileThatIsCutOrOverwrittenIsSaidAndItsRowsAreCounted) {
+// Bug: rows were written after what was left, and the next start refused the file.
+TEST_F(LedgerTest, AFileThatIsCutOrOverwrittenIsLoggedAndItsRowsAreCounted) {
   const std::vector<std::function<void()>> changes = {
       [&] { fs::resize_file(file_, 0); }, [&] { fs::resize_file(file_, 5'000); },
       [&] { std::fstream(file_, std::ios::in | std::ios::out | std::ios::binary) << std::string(6'000, 'x'); }};
@@ -150,8 +151,8 @@ TEST_F(LedgerTest, AFileThatIsCutOrOverwrittenIsSaidAndItsRowsAreCounted) {
   }
 }
 
-// Before the writer looked at the file again; see also ServeTest.ALedgerThatIsCutRightBeforeTheEndIsSaid.
-TEST_F(LedgerTest, AFileThatIsCutRightBeforeTheEndIsSaid) {
+// Before the writer looked at the file again; see also ServeTest.ALedgerThatIsCutRightBeforeTheEndIsLogged.
+TEST_F(LedgerTest, AFileThatIsCutRightBeforeTheEndIsLogged) {
   ::testing::internal::CaptureStderr();
   {
     Ledger ledger(options_for(file_));
@@ -274,7 +275,7 @@ TEST_F(LedgerTest, AFileThatIsAwayForAMomentLosesNoRow) {
 }
 
 // Of a whole directory that is gone one line tells, the data directory's.
-TEST_F(LedgerTest, AFileThatIsGoneWithItsDirectoryIsNotSaidTwice) {
+TEST_F(LedgerTest, AFileThatIsGoneWithItsDirectoryIsNotLoggedTwice) {
   auto options = options_for(file_);
   std::atomic<bool> in_place{true};
   options.disk = std::make_shared<DiskSpace>(
@@ -309,11 +310,7 @@ TEST_F(LedgerTest, ADamagedPageIsNoticed) {
     Ledger ledger(options_for(file_));
     for (std::uint64_t i = 0; i < 500; ++i) ledger.record(numbered(i));
   }
-  {
-    std::fstream bytes(file_, std::ios::binary | std::ios::in | std::ios::out);
-    bytes.seekp(2 * 4096);
-    bytes << std::string(4096, '\xEE');
-  }
+  testing::overwrite(file_, 2 * 4096, std::string(4096, '\xEE'));
   const auto error = open_error();
   ASSERT_TRUE(error);
   EXPECT_EQ(error->code(), ErrorCode::kDataLoss);

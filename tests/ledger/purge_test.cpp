@@ -86,7 +86,7 @@ TEST_F(PurgeTest, WhatWasPurgedIsInNoFile) {
 }
 
 // The purge ended well, and the rows were there.
-TEST_F(PurgeTest, ATriggerThatKeepsRowsIsSaid) {
+TEST_F(PurgeTest, ATriggerThatKeepsRowsIsReported) {
   Ledger ledger(options());
   ledger.record(row_of(1, 1));
   ledger.flush();

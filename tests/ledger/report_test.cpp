@@ -27,7 +27,7 @@ using ::testing::StartsWith;
 
 class ReportTest : public ::testing::Test {
  protected:
-  void tell_story() {
+  void record_story() {
     Ledger ledger(options_for(file_));
     record_sample_story(ledger);
   }
@@ -110,7 +110,7 @@ TEST_F(ReportTest, AnEmptyReportAsksForALongerSinceOnlyWhereOneWasGiven) {
 }
 
 TEST_F(ReportTest, TableShowsTheGainOverTheBaseDraftAndTheDefinitions) {
-  tell_story();
+  record_story();
   const std::string text = report(ReportKind::kTopics, ReportFormat::kTable);
   EXPECT_THAT(text, HasSubstr("sql"));
   EXPECT_THAT(text, HasSubstr("+.22 [+.19, +.24]"));
@@ -138,14 +138,14 @@ TEST_F(ReportTest, TablesNameWhatProposesAsJsonDoes) {
   EXPECT_EQ(proposer_text("sql", "", 0), "–") << "speculation is off";
 }
 
-TEST_F(ReportTest, AMistypedTopicIsSaidWithTheTopicsThereAre) {
-  tell_story();
+TEST_F(ReportTest, AMistypedTopicIsReportedWithTheTopicsThereAre) {
+  record_story();
   EXPECT_THAT(report(ReportKind::kTopics, ReportFormat::kTable, "sqll"),
               StartsWith("No requests of topic sqll in this period: the ledger has requests of code, "));
 }
 
 TEST_F(ReportTest, EveryTableHasItsStory) {
-  tell_story();
+  record_story();
   const std::string drift = report(ReportKind::kDrift, ReportFormat::kTable);
   EXPECT_THAT(drift, HasSubstr("lang v3 rolled back to v2"));
   EXPECT_THAT(drift, HasSubstr("◆ math drift: acceptance fell"));
@@ -159,7 +159,7 @@ TEST_F(ReportTest, EveryTableHasItsStory) {
 
 // The columns p and held-out α and the marks stood there unexplained.
 TEST_F(ReportTest, TheReportOfDraftsExplainsItsColumnsAndMarks) {
-  tell_story();
+  record_story();
   const std::string drafts = report(ReportKind::kDrafts, ReportFormat::kTable);
   for (const char* part : {"\np: 1 / the odds", "\nheld-out α: α of", "\nrealised gain: ", "\n▲ published, or"}) {
     EXPECT_THAT(drafts, HasSubstr(part));
@@ -169,7 +169,7 @@ TEST_F(ReportTest, TheReportOfDraftsExplainsItsColumnsAndMarks) {
 
 // Two footers, "* scored on the same text" and "α", did not say how the columns α and α live* differ.
 TEST_F(ReportTest, AlphaWithAndWithoutAStarAreToldApart) {
-  tell_story();
+  record_story();
   for (const auto kind : {ReportKind::kTopics, ReportKind::kDrift}) {
     const std::string text = report(kind, ReportFormat::kTable);
     EXPECT_THAT(text, HasSubstr("\n* same text: live and base draft scored afterwards on the same verified answers"));
@@ -226,13 +226,13 @@ TEST_F(ReportTest, LearningSaysHowOldItsRowsAre) {
 }
 
 TEST_F(ReportTest, LearningWithoutRowsSaysWhatMakesSome) {
-  tell_story();
+  record_story();
   EXPECT_THAT(report(ReportKind::kLearning, ReportFormat::kTable), HasSubstr("Nothing was learned"));
   EXPECT_THAT(report(ReportKind::kLearning, ReportFormat::kSvg), HasSubstr("nothing was learned"));
 }
 
 TEST_F(ReportTest, JsonHasDefinitionsRowsAndNumbers) {
-  tell_story();
+  record_story();
   const auto json = nlohmann::json::parse(report(ReportKind::kTopics, ReportFormat::kJson));
   EXPECT_EQ(json.at("rows").size(), 5U);
   EXPECT_TRUE(json.at("definitions").contains("α"));
@@ -264,7 +264,7 @@ TEST_F(ReportTest, CsvHasALineARowAndQuotesFormulas) {
 }
 
 TEST_F(ReportTest, SvgDrawsCurvesMarksAndEscapesText) {
-  tell_story();
+  record_story();
   {
     Ledger ledger(options_for(file_));
     for (int i = 0; i < 10; ++i) ledger.record(sample_request("<script>&\x01", kSampleStartUs + i * kSecondUs, 6, 4));
@@ -312,7 +312,7 @@ bool works_unprivileged(Action action) {
 }
 
 TEST_F(ReportTest, ReadsACopyWhereNothingCanBeWritten) {
-  tell_story();
+  record_story();
   fs::permissions(file_, fs::perms(0444));
   fs::permissions(folder_.path(), fs::perms(0555));
   EXPECT_TRUE(works_unprivileged([&] { report(ReportKind::kTopics, ReportFormat::kTable); }));

@@ -46,7 +46,7 @@ class RouterStateFileTest : public ::testing::Test {
   }
   std::string content() const { return read_file(file_, kMaxBytes); }
   void put(const std::string& content) const { replace_file(file_, content, "test"); }
-  // With the checksum made right again: what the checks behind it say.
+  // With the checksum made right again: what the checks after it say.
   void put_sealed(std::string content) const {
     content.resize(content.size() - 4);
     const std::uint32_t crc = crc32c(std::as_bytes(std::span(content.data(), content.size())));
@@ -89,7 +89,7 @@ TEST_F(RouterStateFileTest, ARestartGoesOnExactlyWhereItStopped) {
   EXPECT_EQ(status.st_mode & 0777U, 0600U);
 }
 
-TEST_F(RouterStateFileTest, WithoutAFileTheSeedsAreTheStartAndThatIsSaid) {
+TEST_F(RouterStateFileTest, WithoutAFileTheSeedsAreTheStartAndThatIsLogged) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(load_or_seed(file_, topics_), seeded_classifier(topics_));
   const std::string said = ::testing::internal::GetCapturedStderr();

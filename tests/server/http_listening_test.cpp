@@ -152,7 +152,7 @@ TEST_F(HttpServerTest, StoppingEndsEveryConnection) {
   EXPECT_EQ(server_->port(), port);
 }
 
-TEST_F(HttpServerTest, APortInUseIsSaid) {
+TEST_F(HttpServerTest, APortInUseIsReported) {
   start();
   ServerOptions same = options_;
   same.port = server_->port();

@@ -53,7 +53,7 @@ TEST_F(GoneClientTest, AClientThatLeftIsNoErrorOfOurs) {
   EXPECT_EQ(text.find("status=\"503\""), std::string::npos);
 }
 
-// shutdown(SHUT_WR) behind the request was taken for a client that is gone.
+// shutdown(SHUT_WR) after the request was taken for a client that is gone.
 TEST_F(GoneClientTest, HalfClosedClientsGetTheirAnswer) {
   engine_.hold = true;
   options_.heartbeat = std::chrono::seconds(60);  // nothing else is sent before the answer

@@ -255,7 +255,7 @@ TEST_F(SessionTest, ConnectionCloseIsHonoured) {
   EXPECT_FALSE(client.receive());
 }
 
-// A second request was served when "close" stood behind "keep-alive" or in a second Connection header (RFC 9112, 9.3).
+// A second request was served when "close" stood after "keep-alive" or in a second Connection header (RFC 9112, 9.3).
 TEST_F(SessionTest, CloseInAnyConnectionHeaderIsHonoured) {
   start();
   for (const char* fields : {"Connection: keep-alive, close\r\n", "Connection: keep-alive\r\nConnection: close\r\n",

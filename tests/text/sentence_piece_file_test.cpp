@@ -37,7 +37,7 @@ std::string piece(const std::string& content, float score = 0, char type = 1) {
                      bytes_field(1, content) + "\x15" + fixed32(std::bit_cast<std::uint32_t>(score)) + "\x18" + type);
 }
 
-// A double array of `units`, texts behind it.
+// A double array of `units`, then texts.
 std::string normalizer(const std::vector<std::uint32_t>& units, const std::string& texts) {
   std::string map = fixed32(static_cast<std::uint32_t>(units.size() * 4));
   for (const std::uint32_t unit : units) map += fixed32(unit);

@@ -84,7 +84,7 @@ class RunTest(StandIns):
                 (self.state / "calls").unlink()
 
 
-# Complains about what it is asked to look at if a line of $STATE/faults stands in it.
+# Reports what it is asked to look at if a line of $STATE/faults stands in it.
 LINTER = '''for word; do [ -f "$word" ] && grep -qf "$STATE/faults" "$word" && { echo "$word: fault"; exit 1; }; done
 exit 0'''
 

@@ -3,6 +3,8 @@
 
 #include <fstream>
 
+#include "tests/common/damage.h"
+
 namespace slip::cli {
 namespace {
 
@@ -19,9 +21,7 @@ TEST_F(InspectionTest, ASegmentThatWasOverwrittenIsAFault) {
   record_replay(replay);
   const auto bytes = fs::file_size(segment);
   const auto overwrite = [&](std::uintmax_t from, std::uintmax_t to) {
-    std::fstream file(segment, std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(static_cast<std::streamoff>(from));
-    file << std::string(to - from, '\0');
+    testing::overwrite(segment, static_cast<std::streamoff>(from), std::string(to - from, '\0'));
   };
   overwrite(bytes - 50, bytes);
   EXPECT_THAT(faults_of(replay),
@@ -98,10 +98,7 @@ TEST_F(InspectionTest, ReplayIsCountedByTopicAndLeftAsItIs) {
   EXPECT_EQ(found["segments"][0]["state"], "torn tail");
   EXPECT_TRUE(found["faults"].empty()) << "a crash leaves that; the next start cuts it";
   EXPECT_EQ(fs::file_size(segment), bytes - 7) << "only read";
-  std::fstream file(segment, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(200);
-  file << "damage";
-  file.close();
+  testing::overwrite(segment, 200, "damage");
   EXPECT_EQ(look(segment)["segments"][0]["state"], "damaged");
 }
 }  // namespace

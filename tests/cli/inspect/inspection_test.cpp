@@ -23,6 +23,7 @@
 #include "router/router_state_file.h"
 #include "tests/checkpoints/tiny_llama.h"
 #include "tests/cli/inspect/inspection_fixture.h"
+#include "tests/common/damage.h"
 #include "tests/distill/sample_records.h"
 
 namespace slip::cli {
@@ -71,10 +72,7 @@ TEST_F(InspectionTest, TheStoreSaysWhatIsCurrentAndWhatIsDamaged) {
   EXPECT_EQ(found["versions"][1]["state"], "current");
   EXPECT_EQ(found["versions"][1]["weights"], "ok");
   EXPECT_TRUE(found["faults"].empty());
-  std::fstream weights(root / "sql/v000002/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
-  weights.seekp(-3, std::ios::end);
-  weights << "xyz";
-  weights.close();
+  testing::overwrite(root / "sql/v000002/model.safetensors", -3, "xyz");
   fs::remove(root / "sql/v000001/meta.json");
   found = look(root);
   EXPECT_EQ(found["versions"][0]["weights"], "damaged");
@@ -247,7 +245,7 @@ TEST_F(InspectionTest, ALedgerThatIsMissingBesideDraftsOrReplayIsAFault) {
   EXPECT_THAT(faults_of(data), ElementsAre(HasSubstr("ledger.db is missing, though drafts or replay are there")));
 }
 
-// A trigger can keep rows out of the ledger, or in it behind a purge.
+// A trigger can keep rows out of the ledger, or in it after a purge.
 TEST_F(InspectionTest, ATriggerInTheLedgerIsAFault) {
   const fs::path file = folder_.path() / "ledger.db";
   LedgerOptions options;
@@ -285,11 +283,7 @@ TEST_F(InspectionTest, DamagedStatesOfRouterAndOptimizersAreFaults) {
   fs::remove(lineage);
   EXPECT_THAT(faults_of(data), ::testing::IsEmpty()) << "as after a crash between the two files";
   for (const fs::path& file : {router, optimizer}) {
-    const auto bytes = fs::file_size(file);
-    std::fstream damaged(file, std::ios::in | std::ios::out | std::ios::binary);
-    damaged.seekp(static_cast<std::streamoff>(bytes / 2));
-    damaged << '\x7f';
-    damaged.close();
+    testing::overwrite(file, static_cast<std::streamoff>(fs::file_size(file) / 2), "\x7f");
     EXPECT_THAT(faults_of(data), Contains(AllOf(HasSubstr(file.string()), HasSubstr("checksum"))));
     fs::resize_file(file, 3);
     EXPECT_THAT(faults_of(data), Contains(AllOf(HasSubstr(file.string()), HasSubstr("torn"))));

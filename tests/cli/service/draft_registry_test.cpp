@@ -103,7 +103,7 @@ TEST_F(OpenDraftRegistry, AnotherDraftBecomesTheNextVersionOfTheBase) {
 
 // A base draft of the same shape changed nothing for a topic that had learned, without a word; one of another shape
 // gave a line for each version, which looked like damage.
-TEST_F(OpenDraftRegistry, AnotherDraftIsSaidWithWhatItMeansForTheTopics) {
+TEST_F(OpenDraftRegistry, AnotherDraftIsLoggedWithWhatItMeansForTheTopics) {
   write_draft(folder_.path() / "first", 1);
   write_draft(folder_.path() / "deeper", 2);
   const auto said = [&](const std::string& draft) {

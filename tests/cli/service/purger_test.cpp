@@ -118,13 +118,13 @@ TEST_F(PurgerTest, ARowThatCannotBeWrittenYetIsNotCalledPurged) {
   EXPECT_EQ(result.rows, 1U);
 }
 
-// A purge that there is no memory for says so, and purges when it is asked for again.
-TEST_F(PurgerTest, EachAllocationThatFailsIsSaidAndHidesNothing) {
+// A purge that there is no memory for reports it, and purges when it is asked for again.
+TEST_F(PurgerTest, EachAllocationThatFailsIsReportedAndHidesNothing) {
   const testing::Spared own;
   set_log_level(LogLevel::kOff);
   Purger purger(*ledger_, [](const PurgeScope&) { return std::size_t{0}; });
   bool failed = true;
-  int n_said = 0;
+  int n_reported = 0;
   for (int n = 1; failed; ++n) {
     RequestRow row;
     row.request_id = row.call_id = static_cast<std::uint64_t>(100 + n);
@@ -138,17 +138,17 @@ TEST_F(PurgerTest, EachAllocationThatFailsIsSaidAndHidesNothing) {
     failed = testing::until_failure.exchange(0) <= 0;
     ASSERT_TRUE(failed || !result.error) << result.error->message();
     if (result.error) {
-      ++n_said;
+      ++n_reported;
       const PurgeResult again = submit(purger).get();
       ASSERT_FALSE(again.error) << again.error->message();
     }
     ASSERT_TRUE(ledger_->calls_named(row.http_id, std::nullopt).empty()) << "n = " << n;
   }
   set_log_level(LogLevel::kInfo);
-  EXPECT_GT(n_said, 2);
+  EXPECT_GT(n_reported, 2);
 }
 
-TEST_F(PurgerTest, WhatFailsIsSaid) {
+TEST_F(PurgerTest, WhatFailsIsReported) {
   const auto refusing = [](const PurgeScope&) -> std::size_t { throw Error(ErrorCode::kIo, "disk full"); };
   const PurgeResult result = carry_out({"", TenantId{7}, std::nullopt}, *ledger_, refusing);
   ASSERT_TRUE(result.error);

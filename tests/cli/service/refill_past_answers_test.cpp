@@ -26,7 +26,7 @@ class RefillPastAnswersTest : public ::testing::Test {
     replay_.append(record);
   }
   std::size_t refill() { return refill_past_answers(replay_, topics_, kVocab, kNow, past_answers_); }
-  // What past answers guess behind 7, 8, 9; −1: nothing.
+  // What past answers guess after 7, 8, 9; −1: nothing.
   std::int32_t guess(std::uint64_t tenant, const std::string& topic) {
     return past_answers_.of(TenantId{tenant}, *topics_.find(topic))->longest(std::vector{7, 8, 9}, {}).token;
   }

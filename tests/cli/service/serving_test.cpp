@@ -144,7 +144,7 @@ TEST_F(ServingTest, ADataDirectoryOfAnotherTargetIsRefusedWithoutADraftToo) {
 }
 
 // Drafts and replay records that were deleted while the service was stopped got no word.
-TEST_F(ServingTest, WhatIsMissingInTheDataDirectoryIsSaidAtTheStart) {
+TEST_F(ServingTest, WhatIsMissingInTheDataDirectoryIsLoggedAtTheStart) {
   plant_another_draft();
   config_.learning = true;
   const auto warnings = [&] {
@@ -164,7 +164,7 @@ TEST_F(ServingTest, WhatIsMissingInTheDataDirectoryIsSaidAtTheStart) {
 }
 
 // The router began again from the topics' examples, and only a line at level info told it.
-TEST_F(ServingTest, ARouterStateThatIsMissingAfterLabelledRequestsIsSaidAtTheStart) {
+TEST_F(ServingTest, ARouterStateThatIsMissingAfterLabelledRequestsIsLoggedAtTheStart) {
   config_.learning = true;
   const auto warns_after = [&](std::optional<std::string_view> label) {
     ::testing::internal::CaptureStderr();

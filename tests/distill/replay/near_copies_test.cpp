@@ -45,7 +45,7 @@ std::size_t groups_of(NearCopies& copies, const std::vector<Record>& records) {
   return ids.size();
 }
 
-// `n` different questions behind a shared text.
+// `n` different questions after a shared text.
 std::vector<Record> requests_behind(const Tokens& shared, std::uint64_t seed, std::size_t n) {
   std::vector<Record> records;
   for (std::size_t i = 0; i < n; ++i) {
@@ -152,7 +152,7 @@ TEST(NearCopies, AnAnswerThatComesAgainIsACopy) {
 TEST(NearCopies, QuestionsOverOneSchemaAreDifferent) {
   NearCopies before;  // the schema in front of the question: at once
   EXPECT_EQ(groups_of(before, requests_behind(text(5, 200), 1000, 2)), 2U);
-  NearCopies behind;  // and behind it, where half of the recent prompts hold it
+  NearCopies behind;  // and after it, where half of the recent prompts hold it
   std::vector<Record> records = requests_behind({}, 1000, 60);
   for (Record& record : records) record.prompt = record.prompt + text(5, 100);
   groups_of(behind, {records.begin(), records.begin() + 20});

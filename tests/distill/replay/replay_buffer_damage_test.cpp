@@ -12,6 +12,7 @@
 #include "common/fail_point.h"
 #include "common/file.h"
 #include "distill/replay/segment.h"
+#include "tests/common/damage.h"
 #include "tests/distill/replay/replay_fixture.h"
 
 namespace slip {
@@ -42,7 +43,7 @@ TEST(ReplayBuffer, ATornTailIsCutAndCounted) {
 }
 
 // Regression: unreadable records were dropped silently.
-TEST(ReplayBuffer, WhatIsSkippedAtTheStartIsSaidInOneWarning) {
+TEST(ReplayBuffer, WhatIsSkippedAtTheStartIsLoggedInOneWarning) {
   ScratchFolder folder;
   ReplayOptions options = options_in(folder);
   {
@@ -62,10 +63,7 @@ TEST(ReplayBuffer, WhatIsSkippedAtTheStartIsSaidInOneWarning) {
   // All of the first one, and one record of the second.
   const auto first_bytes = std::filesystem::file_size(segments[0]);
   std::ofstream(segments[0], std::ios::binary) << std::string(first_bytes, '\0');
-  std::fstream second(segments[1], std::ios::in | std::ios::out | std::ios::binary);
-  second.seekp(200);
-  second << "damage";
-  second.close();
+  testing::overwrite(segments[1], 200, "damage");
   const std::string said = warning_at_start();
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
   EXPECT_THAT(said, ::testing::HasSubstr(segments[0].filename().string() + " (" + std::to_string(first_bytes) +
@@ -74,7 +72,7 @@ TEST(ReplayBuffer, WhatIsSkippedAtTheStartIsSaidInOneWarning) {
 }
 
 // Regression: an emptied segment was removed silently.
-TEST(ReplayBuffer, AnEmptySegmentBeforeOthersIsSaid) {
+TEST(ReplayBuffer, AnEmptySegmentBeforeOthersIsLogged) {
   ScratchFolder folder;
   const ReplayOptions options = options_in(folder);
   {
@@ -91,7 +89,7 @@ TEST(ReplayBuffer, AnEmptySegmentBeforeOthersIsSaid) {
 
 // Regression: the newest segment, when emptied, was mistaken for the result of a crash, and its records were lost
 // silently.
-TEST(ReplayBuffer, AnEmptiedNewestSegmentIsSaid) {
+TEST(ReplayBuffer, AnEmptiedNewestSegmentIsLogged) {
   for (const std::uintmax_t bytes : {std::uintmax_t{0}, std::uintmax_t{10}}) {
     ScratchFolder folder;
     const ReplayOptions options = options_in(folder);
@@ -108,7 +106,7 @@ TEST(ReplayBuffer, AnEmptiedNewestSegmentIsSaid) {
 
 // Regression: such a segment was skipped silently and no purge reached it. A segment created after it would not have
 // been loaded again.
-TEST(ReplayBuffer, ASegmentWithTooLargeANumberIsSaidAndLosesNoLaterRecord) {
+TEST(ReplayBuffer, ASegmentWithTooLargeANumberIsLoggedAndLosesNoLaterRecord) {
   ScratchFolder folder;
   const ReplayOptions options = options_in(folder);
   { ReplayBuffer(options).append(make_record(1, "sql")); }
@@ -214,7 +212,7 @@ TEST(ReplayBuffer, ARecordThatRotsWhileRunningIsDroppedNotReturned) {
 
 // All files are untrusted: a damaged buffer opens, returns only records that were written, and accepts new ones.
 // Regression: the open file took all later records, and no start would have found them.
-TEST(ReplayBuffer, ASegmentThatIsDeletedWhileRunningCostsItsRecordsAndIsSaid) {
+TEST(ReplayBuffer, ASegmentThatIsDeletedWhileRunningCostsItsRecordsAndIsReported) {
   ScratchFolder folder;
   const ReplayOptions options = options_in(folder);
   const auto lose = [&](const std::function<void(const std::filesystem::path&)>& remove) {
@@ -262,7 +260,7 @@ TEST(ReplayBuffer, AFolderThatIsMovedAndComesBackLosesNothing) {
 }
 
 // Regression: a FIFO in a segment's place was opened, which never ended, and with it learning, purges and the stop.
-TEST(ReplayBuffer, AFullSegmentThatIsChangedWhileRunningCostsItsRecordsAndIsSaid) {
+TEST(ReplayBuffer, AFullSegmentThatIsChangedWhileRunningCostsItsRecordsAndIsLogged) {
   using Path = std::filesystem::path;
   const std::vector<std::function<void(const Path&)>> changes = {
       [](const Path& path) { std::filesystem::remove(path); },

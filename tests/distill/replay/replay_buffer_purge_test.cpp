@@ -7,6 +7,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "distill/replay/segment.h"
+#include "tests/common/damage.h"
 #include "tests/distill/replay/replay_fixture.h"
 
 namespace slip {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
@@ -44,15 +43,6 @@ inline std::vector<ReplayRecord> all_records(const ReplayBuffer& buffer, const s
 // Ids of all records that the buffer holds of `topic`.
 inline std::set<std::uint64_t> ids_in(const ReplayBuffer& buffer, const std::string& topic = "sql") {
   return ids_of(all_records(buffer, topic));
-}
-
-// Another value for one byte of a file, whatever it had.
-inline void invert_byte(const std::filesystem::path& file, std::streamoff at) {
-  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
-  stream.seekg(at);
-  const int before = stream.get();
-  stream.seekp(at);
-  stream.put(static_cast<char>(before ^ 0xff));
 }
 
 // Total size of the files in `folder`.

@@ -42,7 +42,7 @@ TEST_F(WarmupPromptsTest, ShareTakesTheFirstRowsRoundedDown) {
 }
 
 // The demo's draft.toml has share = 0.5: half of the prompts were not used, without a word.
-TEST_F(WarmupPromptsTest, PromptsBeyondTheShareAreSaid) {
+TEST_F(WarmupPromptsTest, PromptsBeyondTheShareAreReported) {
   WarmupOptions some = options("x");
   some.share = 0.5;
   StopAt observer;
@@ -52,7 +52,7 @@ TEST_F(WarmupPromptsTest, PromptsBeyondTheShareAreSaid) {
             "7 prompts are left out by share = 0.5: the first part of each file is used; --share 1 takes all");
 }
 
-TEST_F(WarmupPromptsTest, PromptsWithoutRoomForAnAnswerAreLeftOutAndSaid) {
+TEST_F(WarmupPromptsTest, PromptsWithoutRoomForAnAnswerAreLeftOutAndReported) {
   std::string huge;
   for (int i = 0; i < 3000; ++i) huge += "word ";
   write("data.jsonl", prompts(14, false) + R"({"prompt": ")" + huge + "\"}\n");

@@ -7,6 +7,7 @@
 #include "distill/warmup/warmup_work.h"
 #include "engine/models/fingerprint.h"
 #include "engine/models/transformer.h"
+#include "tests/common/damage.h"
 #include "tests/distill/warmup/warmup_fixture.h"
 
 namespace slip {
@@ -61,10 +62,8 @@ TEST_F(WarmupTest, ATargetWithATokenizerModelAloneWillDo) {
 
 // Regression: with given responses, the draft was silently trained on NaN logits.
 TEST_F(WarmupTest, ATargetWhoseLogitsAreNoNumbersIsRefused) {
-  std::fstream file(folder_ / "target/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(-4, std::ios::end);
-  file.write("\0\0\xc0\x7f", 4);  // ends in a NaN, of float32 and of bfloat16
-  file.close();
+  // Ends in a NaN, of float32 and of bfloat16.
+  testing::overwrite(folder_ / "target/model.safetensors", -4, std::string_view("\0\0\xc0\x7f", 4));
   for (const AnswersFrom from : {AnswersFrom::kTarget, AnswersFrom::kData}) {
     WarmupOptions given = options("sql");
     given.answers_from = from;

@@ -230,7 +230,7 @@ TEST(DeviceAcceptanceTest, NothingProposedIsOneTokenOfTheTargets) {
   trial.expect_the_cpus_result(AcceptanceRule::kCoupled);
 }
 
-TEST(DeviceAcceptanceTest, ABrokenRowIsSaid) {
+TEST(DeviceAcceptanceTest, ABrokenRowIsReported) {
   Trial trial(4, kChain, {}, DrawMethod::kSampled);
   trial.target[5] = std::nanf("");
   EXPECT_EQ(trial.on_host(AcceptanceRule::kCoupled).state, DistributionState::kNotANumber);

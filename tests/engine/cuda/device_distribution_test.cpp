@@ -103,7 +103,7 @@ TEST(DeviceDistributionTest, ImpossibleTokensStayImpossible) {
   expect_same_distribution({4.0F}, {.top_p = 0.5F});
 }
 
-TEST(DeviceDistributionTest, WhatIsNotANumberIsSaid) {
+TEST(DeviceDistributionTest, WhatIsNotANumberIsReported) {
   auto logits = random_logits(600, 4);
   EXPECT_EQ(distribution_on_host(logits, {}).state, DistributionState::kFine);
   logits[599] = kInfinity;

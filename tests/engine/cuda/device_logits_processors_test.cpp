@@ -21,7 +21,7 @@ using namespace kernels::cuda;  // NOLINT: the tested names are its
 constexpr std::int32_t kVocab = 1003;  // no multiple of a mask's words or a row's parts
 constexpr float kImpossible = -std::numeric_limits<float>::infinity();
 
-// One sequence: what its request asks, its committed tokens, and a tree proposed behind them.
+// One sequence: what its request asks, its committed tokens, and a tree proposed after them.
 struct Asked {
   SamplingParams params;
   std::vector<std::int32_t> committed, ends, tokens, parents;

@@ -215,7 +215,7 @@ TEST(DeviceVerifier, ABrokenRowIsAnErrorOfItsRequestAlone) {
   }
 }
 
-// As on the host: an error behind an accepted token ends the path with that token, which may end the answer.
+// As on the host: an error after an accepted token ends the path with that token, which may end the answer.
 TEST(DeviceVerifier, ABrokenRowBehindAnAcceptedTokenIsNoErrorYet) {
   const auto weights = tiny_draft(tiny_draft_config(300), 2);
   FourTasks four(*weights);

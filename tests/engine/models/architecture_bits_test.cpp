@@ -46,7 +46,7 @@ std::vector<std::int32_t> path_to(const Part& part, std::size_t row) {
 }
 
 // A long chain whose window lies wholly within the proposal, a tree whose branches are longer than a window and whose
-// ranks have gaps, and both behind prompts shorter and longer than the window.
+// ranks have gaps, and both after prompts shorter and longer than the window.
 TEST_P(ArchitectureBits, VerifiedChainsAndTreesEqualDecodingOneByOne) {
   const std::vector<std::vector<std::int32_t>> prompts{tokens(3, 3), tokens(31, 4), tokens(60, 5)};
   std::vector<std::int32_t> comb(40);  // two branches that interleave: 0 ─ 2 ─ 4 …, 1 ─ 3 ─ 5 …

@@ -85,7 +85,7 @@ TEST(SelectSiblings, NoneComesBeforeAnEarlierSibling) {
   EXPECT_LT(place_of(3), place_of(6));
 }
 
-// Behind the first token's sibling the draft gave .75, with a sibling.
+// After the first token's sibling the draft gave .75, with a sibling.
 Proposal tree_with_a_branch() {
   Proposal proposal = chain_with_siblings();
   proposal.add(31, /*parent=*/3, std::log(0.75));
@@ -160,7 +160,7 @@ TEST(SelectNodes, ASampledTokenCountsByWhatComesBeforeIt) {
   const auto likely = tokens_of(0.9, DrawMethod::kSampled), unlikely = tokens_of(0.1, DrawMethod::kSampled);
   EXPECT_NEAR(likely[0], 0.7, 1e-9);
   EXPECT_EQ(likely[1], unlikely[1]);
-  EXPECT_GT(likely[2], unlikely[2]) << "it comes behind the token";
+  EXPECT_GT(likely[2], unlikely[2]) << "it comes after the token";
   EXPECT_GT(tokens_of(0.9, DrawMethod::kGumbel)[1], tokens_of(0.1, DrawMethod::kGumbel)[1]);
 }
 

@@ -117,7 +117,7 @@ TEST(GreedyAcceptanceTest, KeepsTheArgmaxUnderEitherRule) {
   }
 }
 
-// Bug: accept() failed for an error behind any accepted node, also behind one that ended the answer, where plain
+// Bug: accept() failed for an error after any accepted node, also after one that ended the answer, where plain
 // decoding meets none.
 TEST(ErrorsOfAcceptanceTest, AnAcceptedNodeWithoutADistributionBehindItIsTheLastToken) {
   const auto hot = [](std::int32_t token) { return Distribution{{token}, {1.0}}; };
@@ -145,7 +145,7 @@ TEST(ErrorsOfAcceptanceTest, AnAcceptedNodeWithoutADistributionBehindItIsTheLast
     EXPECT_FALSE(result.rejected_one);
     broken = 0;
     accept(proposal, p_after, rule, {.seed = 1}, result);
-    EXPECT_EQ(result.accepted, (std::vector<std::int32_t>{1, 2})) << "an error behind a rejected node is never met";
+    EXPECT_EQ(result.accepted, (std::vector<std::int32_t>{1, 2})) << "an error after a rejected node is never met";
     EXPECT_EQ(result.added_token, 9);
   }
 }

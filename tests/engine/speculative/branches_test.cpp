@@ -48,7 +48,7 @@ TEST_F(BranchesTest, ASiblingIsReachedWhereEarlierSiblingsAreWrong) {
   EXPECT_EQ(branches_.node(2).depth, 1);
 }
 
-// Bits below kFirst are the chain's tokens, those behind it the rows in the order of reading.
+// Bits below kFirst are the chain's tokens, those after it the rows in the order of reading.
 TEST_F(BranchesTest, ARowSeesItsPath) {
   EXPECT_EQ(branches_.best_unread(/*max_depth=*/4, /*n_chain_read=*/1), 0);
   branches_.read(0);

@@ -53,7 +53,7 @@ std::vector<std::int32_t> choices(Distribution q, const RandomAddress& address, 
   return tokens;
 }
 
-// The distribution behind `path` by a draft of its own, which proposes one token by sampling.
+// The distribution after `path` by a draft of its own, which proposes one token by sampling.
 Distribution q_behind(kernels::ThreadPool& pool, const std::vector<std::int32_t>& path,
                       const std::shared_ptr<LiveDraft>& live_draft) {
   DraftModelProposer proposer({.n_pages = 200, .max_running = 8}, testing::toy_config(kVocab), pool);
@@ -198,7 +198,7 @@ TEST_F(DraftModelProposerTest, AChainEndsWhereItsNextTokenIsNotWorthItsTime) {
     EXPECT_EQ(lengths({&rates, 1, 0, 0}), (Lengths{6, 6})) << "what costs nothing is always worth it";
     EXPECT_EQ(lengths({&rates, 1, 0.99, 0}), (Lengths{1, 1})) << "the first token was planned";
     EXPECT_EQ(lengths({&rates, 1, 0, 2.0}), (Lengths{1, 1})) << "two chains can add two tokens a pass at most";
-    EXPECT_EQ(lengths({&rates, 0, 0.01, 0}), (Lengths{1, 1})) << "nothing is accepted behind a first token";
+    EXPECT_EQ(lengths({&rates, 0, 0.01, 0}), (Lengths{1, 1})) << "nothing is accepted after a first token";
     const Lengths some = lengths({&rates, 1, 0.002, 0});
     EXPECT_GT(some[0] + some[1], 2);
     EXPECT_LT(some[0] + some[1], 12);
@@ -207,7 +207,7 @@ TEST_F(DraftModelProposerTest, AChainEndsWhereItsNextTokenIsNotWorthItsTime) {
 
 // ---- branches ----
 
-// Each token behind a sibling is what a draft of its own would propose behind that path.
+// Each token after a sibling is what a draft of its own would propose after that path.
 TEST_F(DraftModelProposerTest, BranchesAreWhatTheDraftSaysBehindTheirPath) {
   const ChoiceRates rates;
   const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
@@ -245,7 +245,7 @@ TEST_F(DraftModelProposerTest, BranchesAreWhatTheDraftSaysBehindTheirPath) {
   }
 }
 
-// Whether a sampled node is proposed must not depend on its own draw, so sampled siblings have nothing behind them.
+// Whether a sampled node is proposed must not depend on its own draw, so sampled siblings have nothing after them.
 TEST_F(DraftModelProposerTest, BranchesGrowOnlyWhereTheyPayAndMay) {
   const ChoiceRates rates;
   auto proposer = make();

@@ -124,7 +124,7 @@ TEST(PromptLookup, LearnsWhetherTheGuessOrTheDraftIsRightWhereTheyDiffer) {
     surprising.insert(surprising.end(), {1, 2, 100 + i});
   }
   surprising.insert(surprising.end(), {1, 2});
-  const PromptLookup::Rival sure{50, 0.9, 0.01}, unsure{50, 0.05, 0.04};
+  const PromptLookup::DraftChoice sure{50, 0.9, 0.01}, unsure{50, 0.05, 0.04};
   const PromptLookup trusted = beside_a_draft(round, 6, 50, /*draft_is_right=*/false);
   EXPECT_TRUE(trusted.beats(trusted.guess(round), sure));
   EXPECT_GT(trusted.weight(trusted.guess(round), sure), 0.8);
@@ -149,25 +149,25 @@ TEST(PromptLookup, PlacesBehindARejectedTokenAreNotLearnedFrom) {
   PromptLookup untold;
   untold.extend(Tokens{1, 2, 3, 1, 2}, 5);
   untold.extend(text, 5);
-  const PromptLookup::Rival rival{7, 0.9, 0.01};
+  const PromptLookup::DraftChoice choice{7, 0.9, 0.01};
   EXPECT_NE(first.kind, 0U);
-  EXPECT_EQ(lookup.weight({8, 0.5, 0}, rival), untold.weight({8, 0.5, 0}, rival));
-  EXPECT_NE(lookup.weight({3, 0.5, first.kind}, rival), untold.weight({3, 0.5, first.kind}, rival));
+  EXPECT_EQ(lookup.weight({8, 0.5, 0}, choice), untold.weight({8, 0.5, 0}, choice));
+  EXPECT_NE(lookup.weight({3, 0.5, first.kind}, choice), untold.weight({3, 0.5, first.kind}, choice));
 }
 
-TEST(RivalOf, IsTheMostLikelyTokenAndItsProbabilities) {
+TEST(DraftChoiceOf, IsTheMostLikelyTokenAndItsProbabilities) {
   const std::vector<float> logits{0.1F, 2.0F, 1.5F, -3.0F};
   const double normalizer = log_normalizer(logits);
-  const PromptLookup::Rival rival = rival_of(logits, 2);
-  EXPECT_EQ(rival.token, 1);
-  EXPECT_NEAR(rival.q, std::exp(2.0 - normalizer), 1e-6);
-  EXPECT_NEAR(rival.q_of_guess, std::exp(1.5 - normalizer), 1e-6);
-  EXPECT_EQ(rival_of(logits, 1).token, 1);
+  const PromptLookup::DraftChoice choice = draft_choice_of(logits, 2);
+  EXPECT_EQ(choice.token, 1);
+  EXPECT_NEAR(choice.q, std::exp(2.0 - normalizer), 1e-6);
+  EXPECT_NEAR(choice.q_of_guess, std::exp(1.5 - normalizer), 1e-6);
+  EXPECT_EQ(draft_choice_of(logits, 1).token, 1);
   const Distribution halves{{2, 4, 9}, {0.5, 0.3, 0.2}};
-  EXPECT_EQ(rival_of(halves, 4).token, 2);
-  EXPECT_EQ(rival_of(halves, 4).q, 0.5);
-  EXPECT_EQ(rival_of(halves, 4).q_of_guess, 0.3);
-  EXPECT_EQ(rival_of(halves, 7).q_of_guess, 0);
+  EXPECT_EQ(draft_choice_of(halves, 4).token, 2);
+  EXPECT_EQ(draft_choice_of(halves, 4).q, 0.5);
+  EXPECT_EQ(draft_choice_of(halves, 4).q_of_guess, 0.3);
+  EXPECT_EQ(draft_choice_of(halves, 7).q_of_guess, 0);
 }
 
 TEST(MixGuess, TheMixtureIsADistribution) {

@@ -71,7 +71,7 @@ TEST_F(KeyFile, HoldsKeysWithNamesAndLimits) {
   EXPECT_FALSE(keys.find("team-a"));
 }
 
-TEST_F(KeyFile, FaultsAreSaidWithoutTheKey) {
+TEST_F(KeyFile, FaultsAreReportedWithoutTheKey) {
   EXPECT_NE(refusal("my-secret another-secret\n").find(":1"), std::string::npos);
   EXPECT_NE(refusal("ok-key\nmy-secret name=<b>\n").find(":2"), std::string::npos);
   refusal("my-secret name=\n");

@@ -141,7 +141,7 @@ TEST_F(TlsTest, AnEmptyFileIsNamed) {
   }
 }
 
-TEST_F(TlsTest, AnExpiredCertificateIsSaid) {
+TEST_F(TlsTest, AnExpiredCertificateIsLogged) {
   const SelfSigned expired(folder_, "expired", /*valid_for_s=*/-60);
   options_.tls_certificate = expired.certificate;
   options_.tls_key = expired.key;

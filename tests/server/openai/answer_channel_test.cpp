@@ -45,7 +45,7 @@ TEST(AnswerChannel, KeepsToTheBudgetOfAll) {
   EXPECT_FALSE(one.take().overflowed);
 }
 
-TEST(AnswerChannel, OverflowIsSaidAndKeepsNothingMore) {
+TEST(AnswerChannel, OverflowIsReportedAndKeepsNothingMore) {
   AnswerChannel channel(10, [] {});
   channel.on_tokens({{1}, "0123456789", {}});
   EXPECT_FALSE(AnswerChannel(channel.take().overflowed ? 0 : 1, [] {}).take().overflowed);

@@ -70,7 +70,7 @@ struct ScoredPrompt {
   AnswerIdentity who = identity(Endpoint::kCompletion);
   AnswerPart part;
 
-  // The prompt's tokens as the tokenizer has them, behind `first` if it is one; the answer's are `answered`.
+  // The prompt's tokens as the tokenizer has them, after `first` if it is one; the answer's are `answered`.
   ScoredPrompt(const std::string& text, std::int32_t first, const std::vector<std::int32_t>& answered) {
     who.tokenizer = demo_words();
     who.logprobs = who.prompt_scored = true;

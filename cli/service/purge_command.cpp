@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/service/purge_wish.h"
+#include "cli/service/purge_command.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -46,35 +46,35 @@ std::string names_of(const ApiKeys& keys) {
 
 }  // namespace
 
-void check_names(const PurgeWish& wish) {
-  if (!wish.request.empty() && !is_request_id(wish.request)) {
+void check_names(const PurgeCommand& command) {
+  if (!command.request.empty() && !is_request_id(command.request)) {
     throw Error(ErrorCode::kInvalidArgument,
-                "--request has " + std::to_string(wish.request.size()) +
+                "--request has " + std::to_string(command.request.size()) +
                     " bytes that name no request: an id is one word of 1 to 128 of A-Z "
                     "a-z 0-9 . _ : / + = - that begins with a letter or digit, such as " +
                     kExampleId,
                 {}, "request");
   }
-  if (wish.tenant.size() <= ApiKey::kMaxNameBytes) return;
+  if (command.tenant.size() <= ApiKey::kMaxNameBytes) return;
   throw Error(ErrorCode::kInvalidArgument,
-              "--tenant has " + std::to_string(wish.tenant.size()) + " bytes, and the name of an API key at most " +
+              "--tenant has " + std::to_string(command.tenant.size()) + " bytes, and the name of an API key at most " +
                   std::to_string(ApiKey::kMaxNameBytes),
               {}, "tenant");
 }
 
-std::vector<PurgeOrder> orders_of(const PurgeWish& wish, const ApiKeys& keys, std::span<const TenantId> earlier) {
-  if (wish.tenant.empty()) return {{wish.request, std::nullopt, wish.before_us}};
+std::vector<PurgeOrder> orders_of(const PurgeCommand& command, const ApiKeys& keys, std::span<const TenantId> earlier) {
+  if (command.tenant.empty()) return {{command.request, std::nullopt, command.before_us}};
   std::vector<TenantId> tenants(earlier.begin(), earlier.end());
   for (const ApiKey& key : keys.all()) {
-    if (key.name == wish.tenant && std::find(tenants.begin(), tenants.end(), key.tenant) == tenants.end())
+    if (key.name == command.tenant && std::find(tenants.begin(), tenants.end(), key.tenant) == tenants.end())
       tenants.push_back(key.tenant);
   }
   if (tenants.empty()) {
-    throw Error(ErrorCode::kNotFound, "no API key is or was named " + wish.tenant,
+    throw Error(ErrorCode::kNotFound, "no API key is or was named " + command.tenant,
                 keys.empty() ? "name server.api_keys_file by -c" : "there are: " + names_of(keys), "tenant");
   }
   std::vector<PurgeOrder> orders;
-  for (const TenantId tenant : tenants) orders.push_back({wish.request, tenant, wish.before_us});
+  for (const TenantId tenant : tenants) orders.push_back({command.request, tenant, command.before_us});
   return orders;
 }
 
@@ -91,40 +91,40 @@ PurgeResult carry_out_all(std::span<const PurgeOrder> orders,
   return all;
 }
 
-std::string purge_text(const PurgeResult& result, const PurgeWish& wish, const std::filesystem::path& data_dir) {
+std::string purge_text(const PurgeResult& result, const PurgeCommand& command, const std::filesystem::path& data_dir) {
   if (result.records + result.rows > 0) {
     return "purged " + counted(result.records, "record") + " of replay and " + counted(result.rows, "row") +
            " of the ledger; what was learned from them stays";
   }
   const std::string nothing = "found nothing to purge in " + data_dir.string();
-  if (wish.request.empty()) return nothing;
-  return nothing + ": no finished request there has the id " + wish.request +
-         (wish.tenant.empty() && !wish.before_us ? "" : " and meets the other conditions") +
+  if (command.request.empty()) return nothing;
+  return nothing + ": no finished request there has the id " + command.request +
+         (command.tenant.empty() && !command.before_us ? "" : " and meets the other conditions") +
          "; an id is the answer's own, such as " + kExampleId + ", or the X-Request-Id that the client sent";
 }
 
-std::string to_line(const PurgeWish& wish) {
+std::string to_line(const PurgeCommand& command) {
   JsonText json;
   json.begin_object();
   json.key("purge");
   json.begin_object();
-  if (!wish.request.empty()) json.member("request", wish.request);
-  if (!wish.tenant.empty()) json.member("tenant", wish.tenant);
-  if (wish.before_us) json.member("before_us", *wish.before_us);
+  if (!command.request.empty()) json.member("request", command.request);
+  if (!command.tenant.empty()) json.member("tenant", command.tenant);
+  if (command.before_us) json.member("before_us", *command.before_us);
   json.end_object();
   json.end_object();
   return std::move(json).take();
 }
 
-PurgeWish read_wish(std::string_view line) {
+PurgeCommand read_purge(std::string_view line) {
   const JsonDocument document(parse_strict_json(line, "the question"));
   const auto& asked = document.root();
   if (!asked.is_object() || !asked.contains("purge") || !asked["purge"].is_object()) refuse("nothing is asked for");
   const auto& order = asked["purge"];
-  PurgeWish wish{text_of(order, "request"), text_of(order, "tenant"), number_of(order, "before_us")};
+  PurgeCommand command{text_of(order, "request"), text_of(order, "tenant"), number_of(order, "before_us")};
   // A purge without conditions would delete everything, so it is refused.
-  if (wish.request.empty() && wish.tenant.empty() && !wish.before_us) refuse("a purge without a condition");
-  return wish;
+  if (command.request.empty() && command.tenant.empty() && !command.before_us) refuse("a purge without a condition");
+  return command;
 }
 
 std::string to_line(const PurgeResult& result) {

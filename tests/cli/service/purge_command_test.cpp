@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/service/purge_wish.h"
+#include "cli/service/purge_command.h"
 
 #include <gtest/gtest.h>
 
@@ -8,15 +8,16 @@
 namespace slip::cli {
 namespace {
 
-TEST(PurgeWish, CommandAndServiceUnderstandEachOther) {
-  for (const PurgeWish& wish : {PurgeWish{"chatcmpl-1\n\"x", "", std::nullopt}, PurgeWish{"", "team-a", std::nullopt},
-                                PurgeWish{"", "", 0}, PurgeWish{"a", "b", -5}}) {
-    const std::string line = to_line(wish);
+TEST(PurgeCommand, CommandAndServiceUnderstandEachOther) {
+  for (const PurgeCommand& command :
+       {PurgeCommand{"chatcmpl-1\n\"x", "", std::nullopt}, PurgeCommand{"", "team-a", std::nullopt},
+        PurgeCommand{"", "", 0}, PurgeCommand{"a", "b", -5}}) {
+    const std::string line = to_line(command);
     EXPECT_EQ(line.find('\n'), std::string::npos) << "one line";
-    const PurgeWish read = read_wish(line);
-    EXPECT_EQ(read.request, wish.request);
-    EXPECT_EQ(read.tenant, wish.tenant);
-    EXPECT_EQ(read.before_us, wish.before_us);
+    const PurgeCommand read = read_purge(line);
+    EXPECT_EQ(read.request, command.request);
+    EXPECT_EQ(read.tenant, command.tenant);
+    EXPECT_EQ(read.before_us, command.before_us);
   }
   const PurgeResult done = read_result(to_line(PurgeResult{3, 4, std::nullopt}));
   EXPECT_EQ(done.records, 3U);
@@ -29,33 +30,33 @@ TEST(PurgeWish, CommandAndServiceUnderstandEachOther) {
   EXPECT_EQ(failed.error->hint(), "try");
 }
 
-TEST(PurgeWish, AnythingElseIsRefused) {
+TEST(PurgeCommand, AnythingElseIsRefused) {
   for (const char* line : {"", "x", "[]", "{}", R"({"purge":1})", R"({"purge":{}})", R"({"purge":{"request":1}})",
                            R"({"purge":{"before_us":1.5}})", R"({"purge":{"tenant":null}})"}) {
-    EXPECT_THROW(read_wish(line), Error) << line;
+    EXPECT_THROW(read_purge(line), Error) << line;
   }
   EXPECT_THROW(read_result("[]"), Error);
 }
 
 // A name of 100,000 bytes is more than the control socket takes as a line: "the service ended before it answered".
-TEST(PurgeWish, ANameThatNobodyCanHaveIsRefusedBeforeItIsSent) {
+TEST(PurgeCommand, ANameThatNobodyCanHaveIsRefusedBeforeItIsSent) {
   EXPECT_NO_THROW(check_names({"chatcmpl-000647c8bd5e2f10", std::string(ApiKey::kMaxNameBytes, 'x'), std::nullopt}));
-  for (const PurgeWish& wish :
-       {PurgeWish{"", std::string(100'000, 'x'), std::nullopt}, PurgeWish{"", std::string(65, 'x'), std::nullopt},
-        PurgeWish{std::string(100'000, 'x'), "", std::nullopt}, PurgeWish{"two words", "", std::nullopt}}) {
+  for (const PurgeCommand& command :
+       {PurgeCommand{"", std::string(100'000, 'x'), std::nullopt}, PurgeCommand{"", std::string(65, 'x'), std::nullopt},
+        PurgeCommand{std::string(100'000, 'x'), "", std::nullopt}, PurgeCommand{"two words", "", std::nullopt}}) {
     try {
-      check_names(wish);
-      ADD_FAILURE() << wish.request.size() << " " << wish.tenant.size();
+      check_names(command);
+      ADD_FAILURE() << command.request.size() << " " << command.tenant.size();
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-      EXPECT_EQ(error.param(), wish.request.empty() ? "tenant" : "request");
+      EXPECT_EQ(error.param(), command.request.empty() ? "tenant" : "request");
       EXPECT_LT(error.message().size(), 300U) << "the name is not repeated";
     }
   }
 }
 
 // A refusal described an id in a sentence alone.
-TEST(PurgeWish, ARefusedIdIsShownWhatOneLooksLike) {
+TEST(PurgeCommand, ARefusedIdIsShownWhatOneLooksLike) {
   try {
     check_names({"two words", "", std::nullopt});
     ADD_FAILURE() << "accepted";
@@ -65,7 +66,7 @@ TEST(PurgeWish, ARefusedIdIsShownWhatOneLooksLike) {
 }
 
 // It said "purged 1 records", and of an id that nobody has only "purged 0 records of replay and 0 rows of the ledger".
-TEST(PurgeWish, ItsResultIsASentence) {
+TEST(PurgeCommand, ItsResultIsASentence) {
   EXPECT_EQ(purge_text({1, 1, std::nullopt}, {}, "data"),
             "purged 1 record of replay and 1 row of the ledger; what was learned from them stays");
   EXPECT_EQ(purge_text({0, 2, std::nullopt}, {}, "data"),
@@ -80,7 +81,7 @@ TEST(PurgeWish, ItsResultIsASentence) {
             0U);
 }
 
-TEST(PurgeWish, ATenantIsAKeysName) {
+TEST(PurgeCommand, ATenantIsAKeysName) {
   ApiKeys keys;
   keys.add("first-key-of-them", {.name = "team-a"});
   keys.add("second-key-of-them", {.name = "team-b"});
@@ -107,7 +108,7 @@ TEST(PurgeWish, ATenantIsAKeysName) {
       << "never tenant 0, who sends without a key";
 }
 
-TEST(PurgeWish, OrdersAreCarriedOutUpToTheFirstThatFails) {
+TEST(PurgeCommand, OrdersAreCarriedOutUpToTheFirstThatFails) {
   const std::vector<PurgeOrder> orders{{"", TenantId{1}, {}}, {"", TenantId{2}, {}}, {"", TenantId{3}, {}}};
   std::vector<TenantId> asked;
   const auto purge = [&](const PurgeOrder& order) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stages that tell: clients of their tokens, the learner of what was seen, listeners of figures.
+// The stages that report: tokens to clients, observations to the learner, figures to listeners.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -110,7 +110,7 @@ void Engine::State::stop_observing(Sequence& sequence, bool completed) {
 void Engine::State::retire() {
   const auto is_live = [](const auto& sequence) { return sequence->reason == StopReason::kNone; };
   const auto done = std::stable_partition(running.begin(), running.end(), is_live);
-  tell_running(done - running.begin());
+  report_running(done - running.begin());
   std::for_each(done, running.end(), [&](const auto& sequence) { finish(*sequence); });
   running.erase(done, running.end());
   n_free_pages.store(free_pages(), std::memory_order_relaxed);
@@ -133,7 +133,7 @@ void Engine::State::finish(Sequence& sequence) {
   sequence.pages.shrink_to(0);
   if (sequence.drafting) proposer->release(sequence.request.id);
   stop_observing(sequence, sequence.reason != StopReason::kCancelled && sequence.reason != StopReason::kFailed);
-  tell_end(sequence.take_summary(), *sequence.request.sink);
+  report_end(sequence.take_summary(), *sequence.request.sink);
 }
 
 void Engine::State::finish_unstarted(WaitingRequest waiting, StopReason reason, std::optional<Error> error) {
@@ -143,10 +143,10 @@ void Engine::State::finish_unstarted(WaitingRequest waiting, StopReason reason, 
   summary.figures.finished_us = monotonic_us();
   summary.reason = reason;
   summary.error = std::move(error);
-  tell_end(std::move(summary), *waiting.request.sink);
+  report_end(std::move(summary), *waiting.request.sink);
 }
 
-void Engine::State::tell_end(RequestSummary summary, TokenSink& sink) {
+void Engine::State::report_end(RequestSummary summary, TokenSink& sink) {
   request_queue.forget(summary.id);
   if (!summary.background) {
     for (StepListener* listener : listeners) listener->on_finished(summary);

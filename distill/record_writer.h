@@ -27,7 +27,7 @@
 
 namespace slip {
 
-struct RecordIntakeOptions {
+struct RecordWriterOptions {
   std::size_t queue_observations = 4096;  // capacity of the inbox; beyond it the oldest are dropped
   std::int32_t vocab_size = 0;            // of the drafts; a record with another token is not kept
   NearCopiesOptions near_copies;
@@ -43,12 +43,12 @@ struct RecordIntakeOptions {
 // begin(), record() and finish() never block, not even on a lock: they push to a bounded inbox, which drops the oldest
 // items and counts them. Threads: those three the engine's; take_all(), wait_for(), pause_for() and what
 // ReplayReader has, the learner's; the rest any.
-class RecordIntake final : public ObservationSink, public ReplayReader {
+class RecordWriter final : public ObservationSink, public ReplayReader {
  public:
   // `draft_name` maps the draft id of an observation to the name that records store. All references must outlive this.
-  RecordIntake(RecordIntakeOptions options, const TopicTable& topics, std::function<std::string(DraftId)> draft_name,
+  RecordWriter(RecordWriterOptions options, const TopicTable& topics, std::function<std::string(DraftId)> draft_name,
                ReplayBuffer& replay, const LearningSwitch& learning);
-  ~RecordIntake() override;  // stop()
+  ~RecordWriter() override;  // stop()
 
   void begin(ObservedRequest request) noexcept override;
   void record(Observation observation) noexcept override;
@@ -111,10 +111,10 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   void append(ReplayRecord& record);
   std::uint64_t weight_of(const ReplayRecord& record) const;
   void prepare_batch() noexcept;
-  void complain(const std::exception& error);
+  void report_loss(const std::exception& error);
   void replay_upkeep_when_due();
 
-  const RecordIntakeOptions options_;
+  const RecordWriterOptions options_;
   ReplayBuffer& replay_;
   const LearningSwitch& learning_;
 
@@ -137,9 +137,9 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   std::deque<Event> events_;
   std::map<std::string, NearCopies> near_copies_;  // by topic
   std::uint64_t taken_ = 0;
-  std::int64_t synced_us_ = 0, expired_us_ = 0, complained_us_ = 0;
+  std::int64_t synced_us_ = 0, expired_us_ = 0, loss_logged_us_ = 0;
   std::int64_t purged_us_ = 0;  // monotonic; the last purge
-  bool complained_ = false;     // a loss of records was logged, the recovery not yet
+  bool loss_logged_ = false;    // a loss of records was logged, the recovery not yet
 
   std::thread thread_;
 };

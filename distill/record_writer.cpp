@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/record_intake.h"
+#include "distill/record_writer.h"
 
 #include <algorithm>
 #include <exception>
@@ -23,7 +23,7 @@ constexpr std::size_t kRecalled = 512;       // newest records of a topic that a
 
 }  // namespace
 
-RecordIntake::RecordIntake(RecordIntakeOptions options, const TopicTable& topics,
+RecordWriter::RecordWriter(RecordWriterOptions options, const TopicTable& topics,
                            std::function<std::string(DraftId)> draft_name, ReplayBuffer& replay,
                            const LearningSwitch& learning)
     : options_(options),
@@ -34,7 +34,7 @@ RecordIntake::RecordIntake(RecordIntakeOptions options, const TopicTable& topics
       calls_([this] { inbox_.wake(); }),
       assembler_(topics, std::move(draft_name)) {}
 
-RecordIntake::~RecordIntake() {
+RecordWriter::~RecordWriter() {
   stop();
   delete wanted_.load();
   delete prepared_.load();
@@ -42,32 +42,32 @@ RecordIntake::~RecordIntake() {
 
 // ---- the engine's side
 
-void RecordIntake::begin(ObservedRequest request) noexcept {
+void RecordWriter::begin(ObservedRequest request) noexcept {
   inbox_.push(Event(std::move(request)));
 }
 
-void RecordIntake::record(Observation observation) noexcept {
+void RecordWriter::record(Observation observation) noexcept {
   // Only finished records are used, and waking a thread at every step would slow every step down.
   inbox_.push(Event(std::move(observation)), /*wakes=*/false);
 }
 
-void RecordIntake::finish(RequestId request, bool completed) noexcept {
+void RecordWriter::finish(RequestId request, bool completed) noexcept {
   inbox_.push(Event(Finish{request, completed, wall_us()}));
 }
 
 // ---- the thread
 
-void RecordIntake::start() {
+void RecordWriter::start() {
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
 }
 
-void RecordIntake::stop() {
+void RecordWriter::stop() {
   stopping_.store(true, std::memory_order_release);
   inbox_.wake();
   if (thread_.joinable()) thread_.join();
 }
 
-void RecordIntake::run() {
+void RecordWriter::run() {
   set_nice(kNice);
   prepare_thread_memory();
   calls_.begin();
@@ -80,7 +80,7 @@ void RecordIntake::run() {
       take_in();
     } catch (const std::exception& error) {  // std::bad_alloc: what had not been taken in stays for the next round
       failed = true;
-      complain(error);
+      report_loss(error);
     }
     prepare_batch();
     if (last) synced_us_ = 0;
@@ -92,7 +92,7 @@ void RecordIntake::run() {
 }
 
 // Training may have drawn what earlier runs recorded, so a near-copy of it is no evidence.
-void RecordIntake::recall_texts() {
+void RecordWriter::recall_texts() {
   try {
     for (const std::string& topic : replay_.topics()) {
       replay_.visit_newest_of_clients(topic, kRecalled, [this](ReplayRecord& record) { find_group(record); });
@@ -102,7 +102,7 @@ void RecordIntake::recall_texts() {
   }
 }
 
-void RecordIntake::take_in() {
+void RecordWriter::take_in() {
   const std::uint64_t before = taken_;
   inbox_.take_all(events_);
   while (!events_.empty()) {
@@ -125,7 +125,7 @@ void RecordIntake::take_in() {
 }
 
 // Records are scored even while the disk is low, so that the live version stays under watch.
-void RecordIntake::keep(ReplayRecord record) {
+void RecordWriter::keep(ReplayRecord record) {
   if (!learning_.wanted() || !fits_vocabulary(record, options_.vocab_size)) return;
   WaitingRecord waiting;
   const bool is_new = !record.sampled && find_group(record);
@@ -139,12 +139,12 @@ void RecordIntake::keep(ReplayRecord record) {
 }
 
 // Its weight among the records that wait for the learner.
-std::uint64_t RecordIntake::weight_of(const ReplayRecord& record) const {
+std::uint64_t RecordWriter::weight_of(const ReplayRecord& record) const {
   return std::max(bytes_of(record), options_.learner_bytes / kMaxForLearner);
 }
 
 // Sets the record's group, before it is stored. False for a near-copy of an earlier record.
-bool RecordIntake::find_group(ReplayRecord& record) {
+bool RecordWriter::find_group(ReplayRecord& record) {
   NearCopies& near_copies = near_copies_.try_emplace(record.topic, options_.near_copies).first->second;
   const ContentGroup group = near_copies.add(record.tokens, static_cast<std::size_t>(record.prompt_tokens));
   record.group = group.id;
@@ -152,38 +152,38 @@ bool RecordIntake::find_group(ReplayRecord& record) {
 }
 
 // A purge may have removed the record whose prompt this is, after the learner asked for a further answer to it.
-bool RecordIntake::is_purged(const ObservedRequest& request) const {
+bool RecordWriter::is_purged(const ObservedRequest& request) const {
   return request.source && request.source->asked_us <= purged_us_;
 }
 
 // ---- replay
 
-void RecordIntake::append(ReplayRecord& record) {
+void RecordWriter::append(ReplayRecord& record) {
   const std::uint64_t next = replay_.last_sequence() + 1;
   try {
     if (learning_.on()) {
       record.sequence = replay_.append(record);
       refused_.store(false, std::memory_order_relaxed);
-      if (std::exchange(complained_, false)) log_info("learning: records are kept again");
+      if (std::exchange(loss_logged_, false)) log_info("learning: records are kept again");
       return;
     }
   } catch (const std::exception& error) {  // std::bad_alloc too
-    complain(error);
+    report_loss(error);
   }
   record.sequence = next;
   wasted_.fetch_add(static_cast<std::uint64_t>(record.steps), std::memory_order_relaxed);  // its observations
 }
 
-void RecordIntake::complain(const std::exception& error) {
+void RecordWriter::report_loss(const std::exception& error) {
   refused_.store(true, std::memory_order_relaxed);
   const std::int64_t now = monotonic_us();
-  if (complained_ && now - complained_us_ <= kExpireEveryUs) return;
+  if (loss_logged_ && now - loss_logged_us_ <= kExpireEveryUs) return;
   log_parts(LogLevel::kWarn, {"learning: records are lost: ", error.what()});
-  complained_us_ = now;
-  complained_ = true;
+  loss_logged_us_ = now;
+  loss_logged_ = true;
 }
 
-void RecordIntake::replay_upkeep_when_due() {
+void RecordWriter::replay_upkeep_when_due() {
   const std::int64_t now = monotonic_us();
   if (now - synced_us_ < kSyncEveryUs) return;
   synced_us_ = now;
@@ -203,7 +203,7 @@ void RecordIntake::replay_upkeep_when_due() {
   near_copies_bytes_.store(bytes, std::memory_order_relaxed);
 }
 
-std::size_t RecordIntake::purge(const PurgeScope& scope) {
+std::size_t RecordWriter::purge(const PurgeScope& scope) {
   return calls_.call([&] {
     take_in();  // the records of all requests that finished before
     assembler_.forget(scope);
@@ -216,13 +216,13 @@ std::size_t RecordIntake::purge(const PurgeScope& scope) {
 // ---- the learner's side
 
 // Reads handled_ first: the records of all those events are in the inbox by then.
-std::uint64_t RecordIntake::take_all(std::deque<WaitingRecord>& out) {
+std::uint64_t RecordWriter::take_all(std::deque<WaitingRecord>& out) {
   const std::uint64_t handled = handled_.load(std::memory_order_acquire);
   records_.take_all(out);
   return handled;
 }
 
-std::uint64_t RecordIntake::take_all_within_capacity(std::deque<WaitingRecord>& waiting) {
+std::uint64_t RecordWriter::take_all_within_capacity(std::deque<WaitingRecord>& waiting) {
   const std::uint64_t handled = take_all(waiting);
   std::uint64_t sum = 0;
   for (const WaitingRecord& one : waiting) sum += weight_of(one.record);
@@ -233,15 +233,15 @@ std::uint64_t RecordIntake::take_all_within_capacity(std::deque<WaitingRecord>& 
   return handled;
 }
 
-void RecordIntake::wait_for(std::int64_t timeout_us) {
+void RecordWriter::wait_for(std::int64_t timeout_us) {
   records_.wait_for(timeout_us);
 }
 
-void RecordIntake::pause_for(std::int64_t timeout_us) {
+void RecordWriter::pause_for(std::int64_t timeout_us) {
   records_.pause_for(timeout_us);
 }
 
-std::vector<ReplayRecord> RecordIntake::sample(const std::string& topic, std::size_t n, std::uint64_t seed,
+std::vector<ReplayRecord> RecordWriter::sample(const std::string& topic, std::size_t n, std::uint64_t seed,
                                                std::uint64_t draw, std::uint64_t newest) const {
   const SampleAddress address{topic, n, seed, draw, newest};
   const auto prepared = [&]() -> std::unique_ptr<Batch> {
@@ -256,7 +256,7 @@ std::vector<ReplayRecord> RecordIntake::sample(const std::string& topic, std::si
   });
 }
 
-void RecordIntake::prepare(const SampleAddress& next) const noexcept {
+void RecordWriter::prepare(const SampleAddress& next) const noexcept {
   try {
     delete wanted_.exchange(new Batch{next, {}});
     inbox_.wake();
@@ -265,7 +265,7 @@ void RecordIntake::prepare(const SampleAddress& next) const noexcept {
 }
 
 // Of the thread, after what is urgent.
-void RecordIntake::prepare_batch() noexcept {
+void RecordWriter::prepare_batch() noexcept {
   try {
     std::unique_ptr<Batch> batch(wanted_.exchange(nullptr));
     if (!batch) return;
@@ -276,7 +276,7 @@ void RecordIntake::prepare_batch() noexcept {
   }
 }
 
-std::vector<ReplayRecord> RecordIntake::heldout(const std::string& topic, std::size_t limit,
+std::vector<ReplayRecord> RecordWriter::heldout(const std::string& topic, std::size_t limit,
                                                 std::uint64_t newest) const {
   return calls_.call([&] { return replay_.heldout(topic, limit, newest); });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/record_intake.h"
+#include "distill/record_writer.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,6 @@
 
 #include "common/clock.h"
 #include "common/disk_space.h"
-#include "distill/learning_loop.h"
 #include "tests/distill/learner_fixture.h"
 
 namespace slip {
@@ -54,7 +53,7 @@ class Holding final : public Governor {
 };
 
 // The learner's thread wrote the records: one that computed for seconds lost those seconds when the service was killed.
-TEST(RecordIntake, RecordsAreWrittenWhileTheLearnerIsBusy) {
+TEST(RecordWriter, RecordsAreWrittenWhileTheLearnerIsBusy) {
   LearnerSetup setup;
   Holding governor;
   auto learner = setup.make_learner(governor);
@@ -69,11 +68,11 @@ TEST(RecordIntake, RecordsAreWrittenWhileTheLearnerIsBusy) {
   EXPECT_EQ(setup.replay.records("sql"), 30U);
 }
 
-class RecordIntakeTest : public ::testing::Test {
+class RecordWriterTest : public ::testing::Test {
  protected:
   LearnerSetup setup;
   LearningSwitch learning{nullptr};
-  RecordIntake intake{{.queue_observations = 1 << 15, .vocab_size = setup.base->weights->config.vocab_size},
+  RecordWriter writer{{.queue_observations = 1 << 15, .vocab_size = setup.base->weights->config.vocab_size},
                       setup.topics,
                       [](DraftId) { return std::string("sql"); },
                       setup.replay,
@@ -81,58 +80,58 @@ class RecordIntakeTest : public ::testing::Test {
 
   std::deque<WaitingRecord> take_through(std::uint64_t n_events) {
     std::deque<WaitingRecord> records;
-    EXPECT_TRUE(comes_true([&] { return intake.take_all(records) >= n_events; }));
+    EXPECT_TRUE(comes_true([&] { return writer.take_all(records) >= n_events; }));
     return records;
   }
 };
 
-TEST_F(RecordIntakeTest, ALearnerGetsWhatReplayHas) {
-  intake.start();
-  for (std::uint64_t id = 1; id <= 5; ++id) tell(intake, answered(id), /*completed=*/id != 3);
-  const auto records = take_through(intake.pushed());
+TEST_F(RecordWriterTest, ALearnerGetsWhatReplayHas) {
+  writer.start();
+  for (std::uint64_t id = 1; id <= 5; ++id) tell(writer, answered(id), /*completed=*/id != 3);
+  const auto records = take_through(writer.pushed());
   ASSERT_EQ(records.size(), 4U);
-  EXPECT_EQ(intake.sample("sql", 10, 1, 0, 2).size() + intake.heldout("sql", 10, 2).size(), 2U);
+  EXPECT_EQ(writer.sample("sql", 10, 1, 0, 2).size() + writer.heldout("sql", 10, 2).size(), 2U);
   EXPECT_EQ(records[2].record.request, RequestId{4});
 }
 
-TEST_F(RecordIntakeTest, ARepeatedRequestIsNoEvidence) {
-  intake.start();
-  tell(intake, answered(1));
-  tell(intake, answered(1));
-  const auto records = take_through(intake.pushed());
+TEST_F(RecordWriterTest, ARepeatedRequestIsNoEvidence) {
+  writer.start();
+  tell(writer, answered(1));
+  tell(writer, answered(1));
+  const auto records = take_through(writer.pushed());
   ASSERT_EQ(records.size(), 2U);
   EXPECT_TRUE(records[0].is_evidence);
   EXPECT_FALSE(records[1].is_evidence);
 }
 
 // Regression: after a restart, a request on which drafts had been trained counted as evidence.
-TEST_F(RecordIntakeTest, ARequestOfAnEarlierRunIsNoEvidenceAgain) {
+TEST_F(RecordWriterTest, ARequestOfAnEarlierRunIsNoEvidenceAgain) {
   setup.replay.append(answered(1));
-  intake.start();
-  tell(intake, answered(1));
-  tell(intake, make_record(2, "sql"));
-  const auto records = take_through(intake.pushed());
+  writer.start();
+  tell(writer, answered(1));
+  tell(writer, make_record(2, "sql"));
+  const auto records = take_through(writer.pushed());
   ASSERT_EQ(records.size(), 2U);
   EXPECT_FALSE(records[0].is_evidence);
   EXPECT_TRUE(records[1].is_evidence) << "it is new";
 }
 
-TEST_F(RecordIntakeTest, StoppingKeepsWhatHasFinished) {
-  for (std::uint64_t id = 1; id <= 5; ++id) tell(intake, answered(id));
-  intake.start();
-  intake.stop();
+TEST_F(RecordWriterTest, StoppingKeepsWhatHasFinished) {
+  for (std::uint64_t id = 1; id <= 5; ++id) tell(writer, answered(id));
+  writer.start();
+  writer.stop();
   EXPECT_EQ(setup.replay.records("sql"), 5U);
-  EXPECT_EQ(intake.purge({.calls = {RequestId{2}}}), 1U) << "after its end too";
+  EXPECT_EQ(writer.purge({.calls = {RequestId{2}}}), 1U) << "after its end too";
 }
 
 // They were dropped without a trace: no metric said that evidence was lost.
-TEST_F(RecordIntakeTest, RecordsOfALearnerWithoutTimeAreCounted) {
-  intake.start();
+TEST_F(RecordWriterTest, RecordsOfALearnerWithoutTimeAreCounted) {
+  writer.start();
   constexpr std::uint64_t kRecords = 300;
-  for (std::uint64_t id = 1; id <= kRecords; ++id) tell(intake, answered(id));
-  EXPECT_TRUE(comes_true([&] { return intake.untaken() > 0; }));
-  EXPECT_EQ(take_through(intake.pushed()).size() + intake.untaken(), kRecords);
-  intake.stop();
+  for (std::uint64_t id = 1; id <= kRecords; ++id) tell(writer, answered(id));
+  EXPECT_TRUE(comes_true([&] { return writer.untaken() > 0; }));
+  EXPECT_EQ(take_through(writer.pushed()).size() + writer.untaken(), kRecords);
+  writer.stop();
   EXPECT_EQ(setup.replay.records("sql"), kRecords) << "replay has them all";
 }
 
@@ -140,64 +139,64 @@ ReplayRecord long_answer(std::uint64_t id) {
   return answered(id, 4, /*answer=*/200);
 }
 
-// An intake whose inbox for the learner holds eight long answers.
+// A record writer whose inbox for the learner holds eight long answers.
 struct EightAnswersForTheLearner {
   explicit EightAnswersForTheLearner(LearnerSetup& setup)
-      : intake(
+      : writer(
             {.queue_observations = 1 << 15,
              .vocab_size = setup.base->weights->config.vocab_size,
              .learner_bytes = limit},
             setup.topics, [](DraftId) { return std::string("sql"); }, setup.replay, learning) {}
   const std::uint64_t limit = 8 * bytes_of(long_answer(1));
   const LearningSwitch learning{nullptr};
-  RecordIntake intake;
+  RecordWriter writer;
 };
 
 // Regression: 256 records waited whatever their length, and long answers to a busy service took gigabytes.
-TEST(RecordIntake, LongAnswersForALearnerWithoutTimeAreDroppedBeforeThereAreMany) {
+TEST(RecordWriter, LongAnswersForALearnerWithoutTimeAreDroppedBeforeThereAreMany) {
   LearnerSetup setup;
   EightAnswersForTheLearner full(setup);
-  RecordIntake& intake = full.intake;
+  RecordWriter& writer = full.writer;
   constexpr std::uint64_t kRecords = 20;
-  for (std::uint64_t id = 1; id <= kRecords; ++id) tell(intake, long_answer(id));
-  intake.start();
-  intake.stop();
+  for (std::uint64_t id = 1; id <= kRecords; ++id) tell(writer, long_answer(id));
+  writer.start();
+  writer.stop();
   std::deque<WaitingRecord> records;
-  intake.take_all(records);
+  writer.take_all(records);
   std::uint64_t bytes = 0;
   for (const WaitingRecord& waiting : records) bytes += bytes_of(waiting.record);
   EXPECT_LE(bytes, full.limit);
-  EXPECT_EQ(records.size() + intake.untaken(), kRecords);
+  EXPECT_EQ(records.size() + writer.untaken(), kRecords);
   ASSERT_FALSE(records.empty());
   EXPECT_EQ(records.back().record.request, RequestId{kRecords});
   EXPECT_EQ(setup.replay.records("sql"), kRecords) << "replay has them all";
 }
 
-TEST(RecordIntake, ALearnerThatCannotBeginCollectsNoMoreThanTheInboxHolds) {
+TEST(RecordWriter, ALearnerThatCannotBeginCollectsNoMoreThanTheInboxHolds) {
   LearnerSetup setup;
   EightAnswersForTheLearner full(setup);
-  RecordIntake& intake = full.intake;
-  intake.start();
+  RecordWriter& writer = full.writer;
+  writer.start();
   constexpr std::uint64_t kRecords = 20;
   std::deque<WaitingRecord> waiting;
   for (std::uint64_t id = 1; id <= kRecords; ++id) {
-    tell(intake, long_answer(id));
-    ASSERT_TRUE(comes_true([&] { return intake.take_all_within_capacity(waiting) >= intake.pushed(); }));
+    tell(writer, long_answer(id));
+    ASSERT_TRUE(comes_true([&] { return writer.take_all_within_capacity(waiting) >= writer.pushed(); }));
     std::uint64_t bytes = 0;
     for (const WaitingRecord& one : waiting) bytes += bytes_of(one.record);
     EXPECT_LE(bytes, full.limit);
-    EXPECT_EQ(waiting.size() + intake.untaken(), id);
+    EXPECT_EQ(waiting.size() + writer.untaken(), id);
   }
   ASSERT_GT(waiting.size(), 1U);
   EXPECT_EQ(waiting.back().record.request, RequestId{kRecords}) << "the oldest are dropped";
 }
 
 // Regression: its tokens were counted, so drafts that got better seemed to lose more.
-TEST(RecordIntake, ARecordThatCannotBeKeptCountsByItsObservations) {
+TEST(RecordWriter, ARecordThatCannotBeKeptCountsByItsObservations) {
   LearnerSetup setup;
   const LearningSwitch full(
       std::make_shared<DiskSpace>(setup.folder.path(), 1, [] { return std::optional<std::uint64_t>(0); }));
-  RecordIntake intake(
+  RecordWriter writer(
       {.vocab_size = setup.base->weights->config.vocab_size}, setup.topics, [](DraftId) { return std::string("sql"); },
       setup.replay, full);
   const ReplayRecord text = answered(1);
@@ -212,83 +211,42 @@ TEST(RecordIntake, ARecordThatCannotBeKeptCountsByItsObservations) {
   whole.base_position = text.prompt_tokens;
   whole.committed.assign(answer, text.tokens.end());
   whole.targets = text.target;
-  intake.begin(request);
-  intake.record(whole);
-  intake.finish(text.request, /*completed=*/true);
-  intake.start();
-  intake.stop();
+  writer.begin(request);
+  writer.record(whole);
+  writer.finish(text.request, /*completed=*/true);
+  writer.start();
+  writer.stop();
   EXPECT_EQ(setup.replay.records("sql"), 0U);
-  EXPECT_EQ(intake.dropped(), 1U);
+  EXPECT_EQ(writer.dropped(), 1U);
 }
 
 // Regression: the learner waited for its next batch while it held a core.
-TEST_F(RecordIntakeTest, ABatchIsDrawnAheadAndIsTheSame) {
-  intake.start();
-  for (std::uint64_t id = 1; id <= 30; ++id) tell(intake, make_record(id, "sql"));
-  take_through(intake.pushed());
+TEST_F(RecordWriterTest, ABatchIsDrawnAheadAndIsTheSame) {
+  writer.start();
+  for (std::uint64_t id = 1; id <= 30; ++id) tell(writer, make_record(id, "sql"));
+  take_through(writer.pushed());
   const auto ids = [](const std::vector<ReplayRecord>& records) {
     std::vector<RequestId> found;
     for (const ReplayRecord& record : records) found.push_back(record.request);
     return found;
   };
-  const auto expected = ids(intake.sample("sql", 6, /*seed=*/1, /*draw=*/7, /*newest=*/20));
+  const auto expected = ids(writer.sample("sql", 6, /*seed=*/1, /*draw=*/7, /*newest=*/20));
   ASSERT_EQ(expected.size(), 6U);
   const auto prepare = [&] {
-    intake.prepare({"sql", 6, 1, 7, 20});
-    for (int i = 0; i < 2; ++i) intake.heldout("sql", 1, 20);  // the second is served after the batch is drawn
+    writer.prepare({"sql", 6, 1, 7, 20});
+    for (int i = 0; i < 2; ++i) writer.heldout("sql", 1, 20);  // the second is served after the batch is drawn
   };
   prepare();
-  EXPECT_NE(ids(intake.sample("sql", 6, 1, 8, 20)), expected) << "another one";
+  EXPECT_NE(ids(writer.sample("sql", 6, 1, 8, 20)), expected) << "another one";
   prepare();
-  ASSERT_EQ(intake.purge({.calls = {expected[0]}}), 1U);
-  const auto purged = ids(intake.sample("sql", 6, 1, 7, 20));
+  ASSERT_EQ(writer.purge({.calls = {expected[0]}}), 1U);
+  const auto purged = ids(writer.sample("sql", 6, 1, 7, 20));
   EXPECT_EQ(std::count(purged.begin(), purged.end(), expected[0]), 0);
   prepare();
   std::filesystem::remove_all(setup.folder.path() / "replay");
   std::filesystem::create_directory(setup.folder.path() / "replay");
-  EXPECT_EQ(ids(intake.sample("sql", 6, 1, 7, 20)), purged) << "it is there without the disk";
-  EXPECT_TRUE(intake.sample("sql", 6, 1, 7, 20).empty()) << "only once";
-}
-
-// Draws from the replay buffer, and notes up to where.
-class Noting final : public ReplayReader {
- public:
-  explicit Noting(const ReplayBuffer& replay) : replay_(replay) {}
-  std::vector<ReplayRecord> sample(const std::string& topic, std::size_t n, std::uint64_t seed, std::uint64_t draw,
-                                   std::uint64_t newest) const override {
-    drawn_up_to.push_back(newest);
-    n_prepared += prepared == SampleAddress{topic, n, seed, draw, newest} ? 1 : 0;
-    return replay_.sample(topic, n, seed, draw, newest);
-  }
-  std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit, std::uint64_t newest) const override {
-    return replay_.heldout(topic, limit, newest);
-  }
-
-  void prepare(const SampleAddress& next) const noexcept override { prepared = next; }
-
-  mutable std::vector<std::uint64_t> drawn_up_to;
-  mutable SampleAddress prepared;
-  mutable std::size_t n_prepared = 0;  // samples that were announced
-
- private:
-  const ReplayBuffer& replay_;
-};
-
-// Records reach replay before the loop has scored them. Trained on unscored, they would be lost as evidence.
-TEST(LearningLoop, TrainsOnNoRecordThatItHasNotTaken) {
-  LearnerSetup setup;
-  Noting replay(setup.replay);
-  LearningLoop loop = setup.make_loop(replay, [] { return true; });
-  for (std::uint64_t id = 1; id <= 24; ++id) {
-    ReplayRecord record = answered(id);
-    record.topic = "sql";
-    record.sequence = setup.replay.append(record);
-    if (id <= 16) loop.take({std::move(record), true, false, monotonic_us()});
-  }
-  while (const auto unit = loop.next_unit(/*may_train=*/true)) loop.run(*unit);
-  ASSERT_FALSE(replay.drawn_up_to.empty());
-  for (const std::uint64_t newest : replay.drawn_up_to) EXPECT_EQ(newest, 16U);
-  EXPECT_EQ(replay.n_prepared, replay.drawn_up_to.size() - 1) << "each but the first is announced";
+  EXPECT_EQ(ids(writer.sample("sql", 6, 1, 7, 20)), purged) << "it is there without the disk";
+  EXPECT_TRUE(writer.sample("sql", 6, 1, 7, 20).empty()) << "only once";
 }
 
 }  // namespace
