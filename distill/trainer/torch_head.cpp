@@ -70,11 +70,19 @@ std::size_t TorchHead::bytes() const {
 
 namespace {
 
-// Copies `rows` to the first rows of `buffer`, and sets the others to zero.
-void fill(at::Tensor& buffer, const at::Tensor& rows) {
-  const std::int64_t n = rows.size(0), all = buffer.size(0);
+// Rows of the bfloat16 products for `n` rows of a piece of at most `most`. LibTorch compiles a kernel for each number
+// of rows, so there are few of them. Answers are short: padding them to a whole piece cost a third of the products.
+std::int64_t padded_rows(std::int64_t n, std::int64_t most) {
+  constexpr std::int64_t kStep = 64;
+  return std::min((n + kStep - 1) / kStep * kStep, most);
+}
+
+// Returns the first rows of `buffer`, as many as the products take, with a copy of `rows` and zeros after them.
+at::Tensor filled(at::Tensor& buffer, const at::Tensor& rows) {
+  const std::int64_t n = rows.size(0), all = padded_rows(n, buffer.size(0));
   buffer.narrow(0, 0, n).copy_(rows);
   if (n < all) buffer.narrow(0, n, all - n).zero_();
+  return buffer.narrow(0, 0, all);
 }
 
 // sums += rounded, some rows at a time: LibTorch first widens the whole bfloat16 operand into new memory, 4 MiB for a
@@ -95,9 +103,10 @@ void TorchHead::multiply(const Piece& piece, const at::Tensor& matrix) {
     at::mm_out(logits, piece.hidden, matrix.t());
     return;
   }
-  fill(rounded_->hidden, piece.hidden);
-  at::mm_out(rounded_->logits, rounded_->hidden, rounded_->matrix.t());
-  logits.copy_(rounded_->logits.narrow(0, 0, logits.size(0)));
+  const at::Tensor hidden = filled(rounded_->hidden, piece.hidden);
+  at::Tensor products = rounded_->logits.narrow(0, 0, hidden.size(0));
+  at::mm_out(products, hidden, rounded_->matrix.t());
+  logits.copy_(products.narrow(0, 0, logits.size(0)));
 }
 
 void TorchHead::multiply_back(const Piece& piece, const at::Tensor& matrix, at::Tensor matrix_gradient,
@@ -109,11 +118,13 @@ void TorchHead::multiply_back(const Piece& piece, const at::Tensor& matrix, at::
     matrix_gradient.addmm_(piece.slopes.t(), piece.hidden);
     return;
   }
-  fill(rounded_->logits, piece.slopes);
-  at::mm_out(rounded_->gradient, rounded_->logits, rounded_->matrix);
-  gradient.copy_(rounded_->gradient.narrow(0, 0, gradient.size(0)));
+  const at::Tensor slopes = filled(rounded_->logits, piece.slopes);
+  const std::int64_t n = slopes.size(0);
+  at::Tensor products = rounded_->gradient.narrow(0, 0, n);
+  at::mm_out(products, slopes, rounded_->matrix);
+  gradient.copy_(products.narrow(0, 0, gradient.size(0)));
   give_way(pause);
-  at::mm_out(rounded_->matrix_gradient, rounded_->logits.t(), rounded_->hidden);
+  at::mm_out(rounded_->matrix_gradient, slopes.t(), rounded_->hidden.narrow(0, 0, n));
   add_rounded(rounded_->matrix_gradient, matrix_gradient);
 }
 

@@ -24,9 +24,8 @@ struct RowSums {
 };
 
 // The product with the vocabulary and the loss, computed by hand and in pieces: all logits [n, vocab] and their
-// gradients would not fit into the cache, nor onto a device for long inputs. In bfloat16 all pieces have the same
-// number of rows, and the last one is padded with zeros, since LibTorch compiles a kernel for each number of rows.
-// Threads: one owner.
+// gradients would not fit into the cache, nor onto a device for long inputs. In bfloat16 the last piece is padded with
+// zeros to one of a few numbers of rows, since LibTorch compiles a kernel for each. Threads: one owner.
 class TorchHead {
  public:
   // Takes loss and products from `options`. REQUIRES: a TorchDevice::Turn of `device` is alive.
