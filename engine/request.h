@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,6 +23,8 @@ namespace slip {
 enum class StopReason : std::uint8_t { kNone, kEndToken, kStopString, kLength, kCancelled, kFailed };
 const char* stop_reason_name(StopReason reason);  // "stop_token", "stop_string", "length", "cancelled", "failed"
 
+const char* proposer_name(ProposedBy by);  // "draft", "prompt_lookup"
+
 struct TokenLogprobs {
   std::int32_t token = 0;
   float logprob = 0;              // raw: T = 1, before any transform; NaN for a prompt's first token
@@ -37,6 +40,17 @@ struct TokenDelta {
   std::vector<TokenLogprobs> prompt_logprobs;
 };
 
+// Of one proposer; sums over the proposers are the figures of the same name of RequestFigures.
+struct ProposerFigures {
+  std::int32_t proposed = 0, accepted = 0, first_rejections = 0;
+};
+
+// Tokens that the target tested, and those of them that it accepted. Of the choices for a place, those up to the
+// accepted one are tested, or all.
+struct TestedTokens {
+  std::int32_t tested = 0, accepted = 0;
+};
+
 struct RequestFigures {
   std::int32_t prompt_tokens = 0;
   std::int32_t cached_tokens = 0;  // prompt tokens taken from the prefix cache
@@ -47,6 +61,11 @@ struct RequestFigures {
   std::int32_t first_rejections = 0;  // first choices that were rejected
   std::int32_t accepted_siblings = 0;                 // other choices that were accepted, each after a first rejection
   std::vector<std::int32_t> accepted_at, reached_at;  // first choices, by position in the proposal
+  std::array<ProposerFigures, kProposers> by_proposer{};
+  std::array<std::int32_t, kMaxTreeWidth> accepted_by_rank{};     // 0: first choices; others: siblings
+  std::array<std::int32_t, kMaxProposalNodes> sized_proposals{};  // [n − 1]: proposals of n nodes
+  // By position in the proposal, proposer and rank.
+  std::vector<std::array<std::array<TestedTokens, kMaxTreeWidth>, kProposers>> tested_at;
   std::int64_t submitted_us = 0, first_token_us = 0, finished_us = 0;  // monotonic
   std::uint64_t checksum = 0;  // over the raw logits of every committed row, if requested
   DraftId draft;
@@ -76,7 +95,9 @@ struct RequestSummary {
 double measured_tpot_ms(const RequestFigures& figures);
 double measured_ttft_ms(const RequestFigures& figures);
 double measured_e2e_ms(const RequestFigures& figures);
-// Whether an answer met all targets that it has. One of a single token has no time per token, and meets any.
+// Measured / asked, the worst of the targets that the answer has; 0: none. One of a single token has no time per token.
+double slo_violation(const SloTargets& slo, const RequestFigures& figures);
+// Whether an answer met all targets that it has.
 bool meets(const SloTargets& slo, const RequestFigures& figures);
 
 // Receives one answer. Called on the engine thread, in order; on_finished exactly once and last. Must not block, must
@@ -88,7 +109,7 @@ class TokenSink {
   virtual void on_finished(const RequestSummary& summary) = 0;
 };
 
-// The source of an answer's proposals. Drafts on the CPU combine with prompt lookup.
+// Who may propose for an answer. Drafts on the CPU combine with prompt lookup.
 enum class ProposeBy : std::uint8_t { kDraft, kPromptLookup };
 
 inline constexpr std::int32_t kMostPriority = 1000;

@@ -10,7 +10,7 @@ namespace slip {
 // The work and the times of one engine step, for ledger, metrics and governor.
 struct StepFigures {
   std::int64_t at_us = 0;  // monotonic, at the step's end
-  std::int64_t step_us = 0, draft_us = 0, verify_us = 0, swap_us = 0;
+  std::int64_t step_us = 0, plan_us = 0, draft_us = 0, verify_us = 0, swap_us = 0;
   std::int32_t n_decoding = 0, n_prefilling = 0;
   std::int32_t prefill_rows = 0, verify_rows = 0;
   std::int32_t proposed = 0, accepted = 0, committed = 0;

@@ -170,6 +170,9 @@ std::vector<TopicFigures> topic_figures(const LedgerReader& ledger) {
     one.version_gain_interval = interval(row, "version_gain_low", "version_gain_high");
     one.accepted_length = row.number("accepted_length");
     one.tokens_per_s = row.number("tokens_per_s");
+    one.draft_share = row.number("draft_share");
+    one.lookup_share = row.number("lookup_share");
+    one.sibling_share = row.number("sibling_share");
     one.drafted_share = row.number("drafted_share");
     topics.push_back(std::move(one));
   }

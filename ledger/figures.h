@@ -54,6 +54,8 @@ struct TopicFigures {
   std::optional<double> version_gain;                 // the same, for the text that the current version has served
   std::optional<Interval> version_gain_interval;
   std::optional<double> accepted_length, tokens_per_s;
+  // Of the accepted tokens whose proposer is known: those of the draft, of prompt lookup, and siblings of either.
+  std::optional<double> draft_share, lookup_share, sibling_share;
   std::optional<double> drafted_share;  // of the steps after the first of each request, those with a proposal
 };
 

@@ -9,7 +9,7 @@
 namespace slip {
 namespace {
 
-constexpr std::array<std::pair<const char*, const char*>, 10> kDefinitions = {{
+constexpr std::array<std::pair<const char*, const char*>, 11> kDefinitions = {{
     {"α",
      "accepted / (accepted + first rejections): how often a drafted token is accepted when those before it were; "
      "never accepted / proposed"},
@@ -20,6 +20,9 @@ constexpr std::array<std::pair<const char*, const char*>, 10> kDefinitions = {{
      "α of the live draft less α of the base draft on the same text; 95 % jackknife interval, requests as the unit; "
      "\"its gain\" counts only what the version named has served"},
     {"length", "output tokens / target steps, the target's own token included"},
+    {"accepted from",
+     "shares of the accepted tokens that the draft proposed, that prompt lookup did, and that were siblings (other "
+     "choices for a place); tokens of an unknown proposer do not count"},
     {"realised gain",
      "a version's gain over the base draft on the text it served, less its parent's while that served"},
     {"held-out α",

@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::size_t kSparkWidth = 16;
 constexpr auto kLeft = TextTable::Align::kLeft;
-constexpr auto kRight = TextTable::Align::kRight;
 
 std::string version_of(const SheetRow& row, const char* column) {
   return version_text(static_cast<std::uint64_t>(row.integer(column)));
@@ -35,6 +34,11 @@ std::string alpha_sparkline(const std::vector<TrendPoint>& trend) {
   return sparkline(alphas, kSparkWidth);
 }
 
+std::string accepted_from(const TopicFigures& topic) {
+  if (!topic.draft_share) return "–";
+  return share_text(topic.draft_share) + " " + share_text(topic.lookup_share) + " " + share_text(topic.sibling_share);
+}
+
 std::string topics_table(const LedgerReader& ledger, const ReportQuery& query) {
   TextTable table({{"topic", kLeft},
                    {"requests"},
@@ -44,6 +48,7 @@ std::string topics_table(const LedgerReader& ledger, const ReportQuery& query) {
                    {"α base*"},
                    {"gain (95 %)", kLeft},
                    {"length"},
+                   {"accepted from", kLeft},
                    {"tok/s"},
                    {"draft", kLeft},
                    {"its gain (95 %)", kLeft},
@@ -53,7 +58,7 @@ std::string topics_table(const LedgerReader& ledger, const ReportQuery& query) {
   for (const auto& topic : topic_figures(ledger)) {
     table.add({printable(topic.topic), std::to_string(topic.requests), share_text(topic.alpha),
                share_text(topic.recent_alpha), share_text(topic.alpha_same_text), share_text(topic.base_alpha),
-               gain_text(topic.gain, topic.gain_interval), fixed_text(topic.accepted_length, 2),
+               gain_text(topic.gain, topic.gain_interval), fixed_text(topic.accepted_length, 2), accepted_from(topic),
                fixed_text(topic.tokens_per_s, 0), proposer_text(topic.topic, topic.draft, topic.version),
                gain_text(topic.version_gain, topic.version_gain_interval), event_counts(topic),
                alpha_sparkline(trends[topic.topic])});
@@ -226,6 +231,7 @@ bool explains(ReportKind kind, const std::string& term) {
   if (kind == ReportKind::kLearning) return term == "same text" || term == "lag" || term == "predicted";
   if (term == "lag" || term == "predicted") return false;
   if (term == "realised gain" || term == "held-out α" || term == "p") return kind == ReportKind::kDrafts;
+  if (term == "accepted from") return kind == ReportKind::kTopics;
   if (term == "length") return kind != ReportKind::kDrafts;
   return kind == ReportKind::kTopics || kind == ReportKind::kDrift;
 }

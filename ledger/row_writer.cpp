@@ -25,9 +25,9 @@ const std::string kInsertRequest =
                 31);
 const std::string kAddToAcceptance =
     insert_into("acceptance",
-                "bucket_us, bucket_width_us, topic, draft, version, position, rule, temperature_range, reached, "
-                "accepted, first_rejections",
-                11) +
+                "bucket_us, bucket_width_us, topic, draft, version, position, rule, temperature_range, proposer, rank, "
+                "reached, accepted, first_rejections",
+                13) +
     " ON CONFLICT DO UPDATE SET reached = reached + excluded.reached, accepted = accepted + excluded.accepted, "
     "first_rejections = first_rejections + excluded.first_rejections";
 const std::string kInsertSameText =
@@ -134,16 +134,14 @@ void RowWriter::insert(const RequestRow& row) {
   add_acceptance(row);
 }
 
-// A position that was reached but not accepted is the first rejection of its step; later positions were not verified.
+// A first choice that was tested but not accepted is the first rejection of its step.
 void RowWriter::add_acceptance(const RequestRow& row) {
   const std::int64_t bucket = row.finished_us / kAcceptanceBucketUs * kAcceptanceBucketUs;
   const std::string range = temperature_range(row.temperature);
-  for (std::size_t position = 0; position < row.reached_at.size(); ++position) {
-    const int reached = row.reached_at[position];
-    const int accepted = position < row.accepted_at.size() ? row.accepted_at[position] : 0;
-    if (reached <= 0) continue;
-    acceptance_.run(bucket, kAcceptanceBucketUs, row.topic, row.draft, row.last_version, static_cast<int>(position),
-                    row.rule, range, reached, accepted, reached - accepted);
+  for (const TestedRow& one : row.tested) {
+    if (one.reached <= 0) continue;
+    acceptance_.run(bucket, kAcceptanceBucketUs, row.topic, row.draft, row.last_version, one.position, row.rule, range,
+                    one.proposer, one.rank, one.reached, one.accepted, one.rank == 0 ? one.reached - one.accepted : 0);
   }
 }
 

@@ -11,6 +11,14 @@
 namespace slip {
 
 // The ledger's rows as plain data. Times are wall-clock microseconds UTC. Rows never hold prompt text.
+
+// A request's tokens of one position in the proposal, proposer, and rank among the choices for their place.
+struct TestedRow {
+  int position = 0;
+  std::string proposer = "draft";  // "draft", "prompt_lookup"
+  int rank = 0;
+  int reached = 0, accepted = 0;  // reached: tested
+};
 struct RequestRow {
   std::uint64_t request_id = 0;
   std::string http_id;        // X-Request-Id as sent to the client
@@ -30,7 +38,7 @@ struct RequestRow {
   std::string slo_tier;                                     // the name of these targets; empty: none
   int repeated_tokens = 0;
   double ttft_ms = 0, tpot_ms = 0, total_ms = 0;
-  std::vector<int> accepted_at, reached_at;  // by position; added to the acceptance buckets
+  std::vector<TestedRow> tested;  // added to the acceptance buckets
 };
 struct SameTextRow {  // per request: live and base draft scored on the same verified text
   std::uint64_t request_id = 0;

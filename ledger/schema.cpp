@@ -8,7 +8,7 @@
 namespace slip {
 namespace {
 
-constexpr std::array<const char*, 8> kMigrations = {R"sql(
+constexpr std::array<const char*, 9> kMigrations = {R"sql(
 CREATE TABLE requests (
   id INTEGER PRIMARY KEY,             -- order of recording; request_id counts from 1 in each process
   request_id INTEGER NOT NULL,
@@ -209,6 +209,32 @@ ALTER TABLE requests ADD COLUMN slo_tier TEXT NOT NULL DEFAULT '';
                                                     R"sql(
 -- Those of the prompt's tokens that the prefix cache had.
 ALTER TABLE requests ADD COLUMN cached_tokens INTEGER NOT NULL DEFAULT 0;
+)sql",
+                                                    R"sql(
+-- What proposed the tokens, and the siblings. Until here there were first choices alone, of an unknown proposer. The
+-- table is copied, since its primary key grows; not renamed, since views name it.
+CREATE TABLE acceptance_before AS SELECT * FROM acceptance;
+DROP TABLE acceptance;
+CREATE TABLE acceptance (
+  bucket_us INTEGER NOT NULL,
+  bucket_width_us INTEGER NOT NULL,   -- 10 s, after a day 10 min, after a month a day
+  topic TEXT NOT NULL,
+  draft TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  position INTEGER NOT NULL,          -- in the proposal, from 0
+  rule TEXT NOT NULL,
+  temperature_range TEXT NOT NULL,    -- 0, 0-0.5, 0.5-1, 1+
+  proposer TEXT NOT NULL,             -- draft, prompt_lookup, unknown
+  rank INTEGER NOT NULL,              -- among the choices for a place: 0 the first, others siblings
+  reached INTEGER NOT NULL,           -- how often such a token was tested
+  accepted INTEGER NOT NULL,
+  first_rejections INTEGER NOT NULL,  -- of rank 0
+  PRIMARY KEY (bucket_us, bucket_width_us, topic, draft, version, position, rule, temperature_range, proposer, rank)
+) STRICT, WITHOUT ROWID;
+INSERT INTO acceptance
+SELECT bucket_us, bucket_width_us, topic, draft, version, position, rule, temperature_range, 'unknown', 0, reached,
+       accepted, first_rejections FROM acceptance_before;
+DROP TABLE acceptance_before;
 )sql"};
 
 void check_ours(Database& database, std::int64_t version) {

@@ -38,7 +38,7 @@ struct LedgerView {
 //   learning_topics   one row per topic: learning's work and cost, and why it does or does not train
 //   learning_states   minutes by topic and state of the governor
 //   learning_trend    what learning did by time bucket and topic
-//   positions         α by position in the proposal
+//   positions         α of first choices by position in the proposal
 //   recent_requests   newest first
 //   slo               one row per topic, tier and target: how many requests got the speed they asked for
 std::span<const LedgerView> ledger_views();

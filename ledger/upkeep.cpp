@@ -22,9 +22,9 @@ void coarsen(Database& database, const Coarsening& to, std::int64_t now_us) {
   const std::int64_t border = (now_us - to.older_than_us) / to.width_us * to.width_us;
   Statement merge(database, R"sql(
 INSERT INTO acceptance
-SELECT bucket_us / ?1 * ?1, ?1, topic, draft, version, position, rule, temperature_range,
+SELECT bucket_us / ?1 * ?1, ?1, topic, draft, version, position, rule, temperature_range, proposer, rank,
        SUM(reached), SUM(accepted), SUM(first_rejections)
-FROM acceptance WHERE bucket_width_us < ?1 AND bucket_us < ?2 GROUP BY 1, 3, 4, 5, 6, 7, 8
+FROM acceptance WHERE bucket_width_us < ?1 AND bucket_us < ?2 GROUP BY 1, 3, 4, 5, 6, 7, 8, 9, 10
 ON CONFLICT DO UPDATE SET reached = reached + excluded.reached, accepted = accepted + excluded.accepted,
   first_rejections = first_rejections + excluded.first_rejections)sql");
   merge.run(to.width_us, border);

@@ -97,8 +97,13 @@ served AS (
          MIN(finished_us) AS first_us, MAX(finished_us) AS last_us
   FROM numbered GROUP BY topic),
 proposed AS (
-  SELECT topic, SUM(reached) AS drafted_steps FROM scoped_acceptance JOIN served USING (topic)
-  WHERE position = 0 AND bucket_us + bucket_width_us > first_us GROUP BY topic),
+  SELECT topic, SUM(reached * (position = 0 AND rank = 0)) AS drafted_steps,
+         NULLIF(SUM(a.accepted * (proposer <> 'unknown')), 0) AS accepted_known,
+         SUM(a.accepted * (proposer = 'draft' AND rank = 0)) AS accepted_draft,
+         SUM(a.accepted * (proposer = 'prompt_lookup' AND rank = 0)) AS accepted_lookup,
+         SUM(a.accepted * (proposer <> 'unknown' AND rank > 0)) AS accepted_siblings
+  FROM scoped_acceptance a JOIN served USING (topic)
+  WHERE bucket_us + bucket_width_us > first_us GROUP BY topic),
 decided AS (
   SELECT topic, COUNT(*) FILTER (WHERE kind = 'publish') AS published, COUNT(*) FILTER (WHERE kind = 'refuse') AS refused,
          COUNT(*) FILTER (WHERE kind = 'rollback') AS rolled_back, COUNT(*) FILTER (WHERE kind = 'drift') AS drift_events
@@ -107,6 +112,8 @@ SELECT topic, requests, alpha, recent_alpha, t.alpha_same_text, t.base_alpha, t.
        t.scored_requests, v.gain AS version_gain, v.gain_low AS version_gain_low, v.gain_high AS version_gain_high,
        accepted_length, t.length_same_text, t.base_length, tokens_per_s, s.draft, s.version,
        1.0 * drafted_steps / NULLIF(decoding_steps, 0) AS drafted_share,
+       1.0 * accepted_draft / accepted_known AS draft_share, 1.0 * accepted_lookup / accepted_known AS lookup_share,
+       1.0 * accepted_siblings / accepted_known AS sibling_share,
        IFNULL(published, 0) AS published, IFNULL(refused, 0) AS refused, IFNULL(rolled_back, 0) AS rolled_back,
        IFNULL(drift_events, 0) AS drift_events, swaps, accepted, first_rejections, first_us, last_us
 FROM served s LEFT JOIN topic_gain t USING (topic) LEFT JOIN decided USING (topic) LEFT JOIN proposed USING (topic)
@@ -118,7 +125,7 @@ LedgerView drift_view() {
   return {"drift", R"sql(
 WITH verified AS (
   SELECT scope_bucket_us, topic, draft, version, SUM(accepted) AS accepted, SUM(first_rejections) AS first_rejections
-  FROM scoped_acceptance GROUP BY scope_bucket_us, topic, draft, version),
+  FROM scoped_acceptance WHERE rank = 0 GROUP BY scope_bucket_us, topic, draft, version),
 answered AS (
   SELECT scope_bucket_us, topic, draft, last_version AS version, COUNT(*) AS requests, SUM(swaps) AS swaps,
          1.0 * SUM(output_tokens) / NULLIF(SUM(steps), 0) AS accepted_length
@@ -143,7 +150,7 @@ LedgerView trend_view() {
   return {"trend", R"sql(
 WITH verified AS (
   SELECT scope_bucket_us, topic, 1.0 * SUM(accepted) / NULLIF(SUM(accepted + first_rejections), 0) AS alpha
-  FROM scoped_acceptance GROUP BY scope_bucket_us, topic),
+  FROM scoped_acceptance WHERE rank = 0 GROUP BY scope_bucket_us, topic),
 answered AS (
   SELECT scope_bucket_us, topic, COUNT(*) AS requests, 1.0 * SUM(output_tokens) / NULLIF(SUM(steps), 0) AS accepted_length
   FROM scoped_requests GROUP BY scope_bucket_us, topic),
@@ -255,7 +262,8 @@ LedgerView positions_view() {
   return {"positions", R"sql(
 SELECT topic, draft, version, position, SUM(reached) AS reached, SUM(accepted) AS accepted,
        1.0 * SUM(accepted) / NULLIF(SUM(reached), 0) AS alpha
-FROM scoped_acceptance GROUP BY topic, draft, version, position ORDER BY topic, draft, version, position)sql"};
+FROM scoped_acceptance WHERE rank = 0 GROUP BY topic, draft, version, position
+ORDER BY topic, draft, version, position)sql"};
 }
 
 LedgerView requests_view() {

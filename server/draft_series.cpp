@@ -15,6 +15,12 @@ prometheus::Labels labels_of(const SeriesKey& key) {
   return {{"topic", key.topic}, {"draft", key.draft}, {"version", std::to_string(key.version)}};
 }
 
+prometheus::Labels labels_with(const SeriesKey& key, const std::string& name, const std::string& value) {
+  prometheus::Labels labels = labels_of(key);
+  labels[name] = value;
+  return labels;
+}
+
 }  // namespace
 
 DraftSeries::DraftSeries(prometheus::Registry& registry)
@@ -24,6 +30,11 @@ DraftSeries::DraftSeries(prometheus::Registry& registry)
       siblings_(counters(registry, "accepted_sibling_tokens_total",
                          "Drafted tokens the target kept that were not the first choice for their place")),
       emitted_(counters(registry, "emitted_tokens_total", "Tokens sent: accepted ones and those the target added")),
+      proposed_by_(counters(registry, "draft_tokens_per_proposer_total", "Drafted tokens, by what proposed them")),
+      accepted_by_(counters(registry, "accepted_tokens_per_proposer_total",
+                            "First choices the target kept, by what proposed them")),
+      accepted_of_(counters(registry, "accepted_tokens_per_rank_total",
+                            "Drafted tokens the target kept, by rank among the choices for their place")),
       accepted_at_(counters(registry, "accepted_tokens_per_pos_total",
                             "First choices the target kept, by position in the draft")) {}
 
@@ -34,6 +45,7 @@ void DraftSeries::add(const SeriesKey& key, const RequestFigures& figures) {
   series.accepted->Increment(figures.accepted);
   series.siblings->Increment(figures.accepted_siblings);
   series.emitted->Increment(figures.output_tokens);
+  add_proposers(series, figures);
   add_positions(series, key, figures);
   AcceptanceCount& count = series.count;
   ++count.requests;
@@ -44,12 +56,20 @@ void DraftSeries::add(const SeriesKey& key, const RequestFigures& figures) {
   count.emitted += static_cast<std::uint64_t>(figures.output_tokens);
 }
 
+void DraftSeries::add_proposers(Series& series, const RequestFigures& figures) {
+  for (std::size_t by = 0; by < kProposers; ++by) {
+    series.proposed_by[by]->Increment(figures.by_proposer[by].proposed);
+    series.accepted_by[by]->Increment(figures.by_proposer[by].accepted);
+  }
+  for (std::size_t rank = 0; rank < series.accepted_of.size(); ++rank) {
+    series.accepted_of[rank]->Increment(figures.accepted_by_rank[rank]);
+  }
+}
+
 void DraftSeries::add_positions(Series& series, const SeriesKey& key, const RequestFigures& figures) {
   for (std::size_t i = 0; i < std::min(figures.accepted_at.size(), series.accepted_at.size()); ++i) {
     if (series.accepted_at[i] == nullptr) {
-      prometheus::Labels labels = labels_of(key);
-      labels["position"] = std::to_string(i);
-      series.accepted_at[i] = &accepted_at_.Add(labels);
+      series.accepted_at[i] = &accepted_at_.Add(labels_with(key, "position", std::to_string(i)));
     }
     series.accepted_at[i]->Increment(figures.accepted_at[i]);
   }
@@ -64,8 +84,16 @@ DraftSeries::Series& DraftSeries::series_for(const SeriesKey& key) {
   }
   order_.push_back(key);
   const prometheus::Labels labels = labels_of(key);
-  const Series fresh{&drafts_.Add(labels), &proposed_.Add(labels), &accepted_.Add(labels), &siblings_.Add(labels),
-                     &emitted_.Add(labels)};
+  Series fresh{&drafts_.Add(labels), &proposed_.Add(labels), &accepted_.Add(labels), &siblings_.Add(labels),
+               &emitted_.Add(labels)};
+  for (std::size_t by = 0; by < kProposers; ++by) {
+    const prometheus::Labels one = labels_with(key, "proposer", proposer_name(static_cast<ProposedBy>(by)));
+    fresh.proposed_by[by] = &proposed_by_.Add(one);
+    fresh.accepted_by[by] = &accepted_by_.Add(one);
+  }
+  for (std::size_t rank = 0; rank < fresh.accepted_of.size(); ++rank) {
+    fresh.accepted_of[rank] = &accepted_of_.Add(labels_with(key, "rank", std::to_string(rank)));
+  }
   return series_.emplace(key, fresh).first->second;
 }
 
@@ -76,6 +104,9 @@ void DraftSeries::remove(const SeriesKey& key) {
   accepted_.Remove(old.accepted);
   siblings_.Remove(old.siblings);
   emitted_.Remove(old.emitted);
+  for (Counter* counter : old.proposed_by) proposed_by_.Remove(counter);
+  for (Counter* counter : old.accepted_by) accepted_by_.Remove(counter);
+  for (Counter* counter : old.accepted_of) accepted_of_.Remove(counter);
   for (Counter* counter : old.accepted_at) {
     if (counter != nullptr) accepted_at_.Remove(counter);
   }

@@ -46,14 +46,18 @@ class DraftSeries {
   // Pointers are valid until the series is removed.
   struct Series {
     Counter *drafts, *proposed, *accepted, *siblings, *emitted;
+    std::array<Counter*, kProposers> proposed_by{}, accepted_by{};
+    std::array<Counter*, kMaxTreeWidth> accepted_of{};  // by rank
     std::array<Counter*, kMaxProposalNodes> accepted_at{};
     AcceptanceCount count;
   };
   Series& series_for(const SeriesKey& key);
+  static void add_proposers(Series& series, const RequestFigures& figures);
   void add_positions(Series& series, const SeriesKey& key, const RequestFigures& figures);
   void remove(const SeriesKey& key);
 
-  Counters &drafts_, &proposed_, &accepted_, &siblings_, &emitted_, &accepted_at_;
+  Counters &drafts_, &proposed_, &accepted_, &siblings_, &emitted_, &proposed_by_, &accepted_by_, &accepted_of_,
+      &accepted_at_;
   std::map<SeriesKey, Series> series_;
   std::deque<SeriesKey> order_;  // oldest first
 };

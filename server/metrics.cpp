@@ -15,6 +15,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <sstream>
 #include <utility>
 #include <variant>
@@ -40,7 +41,15 @@ constexpr std::size_t kInboxItems = 4096;
 constexpr std::initializer_list<double> kLatencySeconds = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30};
 constexpr std::initializer_list<double> kTokenSeconds = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
                                                          0.05,   0.1,   0.25,   0.5,   1};
+constexpr std::initializer_list<double> kViolations = {0.25, 0.5, 0.75, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10};
 constexpr std::initializer_list<double> kStallSeconds = {0.0001, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1};
+
+// 1, 2, … kMaxProposalNodes.
+Histogram::BucketBoundaries proposal_sizes() {
+  Histogram::BucketBoundaries sizes(kMaxProposalNodes);
+  std::iota(sizes.begin(), sizes.end(), 1);
+  return sizes;
+}
 
 double seconds(std::int64_t us) {
   return static_cast<double>(us) / 1e6;
@@ -96,6 +105,11 @@ struct Metrics::State {
                "Generations refused since the speed they asked for is not predicted to be had, by its tier");
   Family<Counter>& slo_tokens =
       counters("slo_goodput_tokens_total", "Tokens of generations that got the speed they asked for, by its tier");
+  Family<Histogram>& slo_violation_ratio =
+      prometheus::BuildHistogram()
+          .Name("slipstream:slo_violation_ratio")
+          .Help("Measured time / time asked for, the worst of a generation's targets, by its tier")
+          .Register(registry);
   Family<Counter>& finished = counters("requests_finished_total", "Generations by the reason they ended");
   Family<Counter>& published = counters("publish_total", "Canary outcomes");
   Family<Counter>& candidates =
@@ -110,6 +124,7 @@ struct Metrics::State {
       counters("num_preemptions_total", "Answers that lost their cache pages to others and went on later").Add({});
   Counter& steps = counters("engine_steps_total", "Engine steps").Add({});
   Counter& busy = counters("engine_busy_seconds_total", "Time inside engine steps").Add({});
+  Counter& plan_time = counters("plan_seconds_total", "Time spent planning steps").Add({});
   Counter& draft_time = counters("draft_seconds_total", "Time spent drafting").Add({});
   Counter& verify_time = counters("verify_seconds_total", "Time spent in the target's pass").Add({});
   Counter& clients_gone = counters("clients_gone_total", "Requests cancelled because their client went away").Add({});
@@ -127,6 +142,8 @@ struct Metrics::State {
   Histogram& ttft = histogram("time_to_first_token_seconds", "From submission to the first token", kLatencySeconds);
   Histogram& tpot = histogram("time_per_output_token_seconds", "Mean time per token after the first", kTokenSeconds);
   Histogram& latency = histogram("request_seconds", "From submission to the end", kLatencySeconds);
+  Histogram& tree_nodes =
+      histogram("spec_decode_tree_nodes", "Tokens of a proposal, all choices included", proposal_sizes());
   Histogram& swap_stall =
       histogram("swap_stall_seconds", "Time a step spent on catching up after a swap", kStallSeconds);
 
@@ -149,6 +166,7 @@ struct Metrics::State {
   void drain();
   void scrape();
   void take(const FinishedRequest& request);
+  void add_proposals(const RequestFigures& figures);
   void take(const SwapStall& stall) { swap_stall.Observe(stall.seconds); }
   void take(const Decision& decision);
   void take(const TrainSteps& trained);
@@ -179,11 +197,20 @@ void Metrics::State::take(const FinishedRequest& request) {
     const bool met = meets(request.slo, figures);
     slo_requests.Add({{"tier", request.slo_tier}, {"met", met ? "true" : "false"}}).Increment();
     if (met) slo_tokens.Add({{"tier", request.slo_tier}}).Increment(figures.output_tokens);
+    slo_violation_ratio.Add({{"tier", request.slo_tier}}, kViolations).Observe(slo_violation(request.slo, figures));
   }
   if (figures.first_token_us > 0) ttft.Observe(measured_ttft_ms(figures) / 1e3);
   if (figures.output_tokens > 1) tpot.Observe(measured_tpot_ms(figures) / 1e3);
   latency.Observe(seconds(figures.finished_us - figures.submitted_us));
-  if (!request.key.draft.empty()) drafts.add(request.key, figures);
+  if (request.key.draft.empty()) return;
+  drafts.add(request.key, figures);
+  add_proposals(figures);
+}
+
+void Metrics::State::add_proposals(const RequestFigures& figures) {
+  std::vector<double> by_size(figures.sized_proposals.begin(), figures.sized_proposals.end());
+  by_size.push_back(0);  // none is larger
+  tree_nodes.ObserveMultiple(by_size, figures.proposed);
 }
 
 void Metrics::State::take(const Decision& decision) {
@@ -241,6 +268,7 @@ void Metrics::on_step(const StepFigures& figures) {
   state_->steps.Increment();
   state_->preemptions.Increment(figures.n_preempted);
   state_->busy.Increment(seconds(figures.step_us));
+  state_->plan_time.Increment(seconds(figures.plan_us));
   state_->draft_time.Increment(seconds(figures.draft_us));
   state_->verify_time.Increment(seconds(figures.verify_us));
   if (figures.swap_us > 0) state_->leave(SwapStall{seconds(figures.swap_us)});

@@ -25,6 +25,21 @@ const char* rule_name(const RequestSummary& summary) {
   return summary.rule == AcceptanceRule::kCoupled ? "coupled" : "rejection";
 }
 
+std::vector<TestedRow> tested_rows(const RequestFigures& figures) {
+  std::vector<TestedRow> rows;
+  for (std::size_t position = 0; position < figures.tested_at.size(); ++position) {
+    for (std::size_t by = 0; by < kProposers; ++by) {
+      const auto& ranks = figures.tested_at[position][by];
+      for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        if (ranks[rank].tested == 0) continue;
+        rows.push_back({static_cast<int>(position), proposer_name(static_cast<ProposedBy>(by)), static_cast<int>(rank),
+                        ranks[rank].tested, ranks[rank].accepted});
+      }
+    }
+  }
+  return rows;
+}
+
 // Listeners must not throw. If memory runs out, the record is lost and the loss is logged. False: it was lost.
 template <class Record>
 bool contained(const char* what, Record record) noexcept {
@@ -95,8 +110,7 @@ RequestRow request_row(const RequestSummary& summary, const RecordNames& names, 
   row.total_ms = ms(figures.finished_us - figures.submitted_us);
   row.ttft_ms = measured_ttft_ms(figures);
   row.tpot_ms = measured_tpot_ms(figures);
-  row.accepted_at.assign(figures.accepted_at.begin(), figures.accepted_at.end());
-  row.reached_at.assign(figures.reached_at.begin(), figures.reached_at.end());
+  row.tested = tested_rows(figures);
   return row;
 }
 

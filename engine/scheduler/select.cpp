@@ -71,6 +71,7 @@ void keep_nodes(Proposal& proposal, std::span<const std::int32_t> kept) {
     proposal.parents[to] =
         parent < 0 ? -1 : static_cast<std::int32_t>(std::lower_bound(kept.begin(), kept.end(), parent) - kept.begin());
     proposal.path_logprob[to] = proposal.path_logprob[from];
+    proposal.proposed_by[to] = proposal.proposed_by[from];
     if (!proposal.q.empty()) std::swap(proposal.q[to], proposal.q[from]);
     ++to;
   }
@@ -83,6 +84,7 @@ void select_nodes(Proposal& proposal, std::int32_t max_nodes) {
   proposal.tokens.resize(n);
   proposal.parents.resize(n);
   proposal.path_logprob.resize(n);
+  proposal.proposed_by.resize(n);
   while (proposal.q.size() > n) proposal.drop_last_q();
   if (!proposal.device_q.empty()) proposal.device_q.resize(n);
 }

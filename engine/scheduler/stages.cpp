@@ -14,6 +14,33 @@ namespace {
 
 constexpr std::int64_t kLogAgainUs = 60'000'000;
 
+// Counts a proposal's tokens by what proposed them. `path`: the accepted nodes; `rejected`: all choices behind them
+// were wrong.
+void count_proposers(const Proposal& proposal, std::span<const std::int32_t> path, bool rejected,
+                     RequestFigures& counts) {
+  const auto of = [&](std::size_t node) { return static_cast<std::size_t>(proposal.proposed_by[node]); };
+  for (std::size_t node = 0; node < proposal.size(); ++node) counts.by_proposer[of(node)].proposed += 1;
+  if (proposal.size() > 0) counts.sized_proposals[proposal.size() - 1] += 1;
+  const std::size_t n_reached = path.size() + (rejected ? 1 : 0);
+  if (counts.tested_at.size() < n_reached) counts.tested_at.resize(n_reached);
+  for (std::size_t depth = 0; depth < n_reached; ++depth) {
+    const std::int32_t parent = depth == 0 ? -1 : path[depth - 1];
+    const std::size_t right = depth < path.size() ? static_cast<std::size_t>(path[depth]) : proposal.size();
+    std::size_t rank = 0;
+    for (std::size_t node = proposal.first_below(parent); node < proposal.size() && node <= right; ++node) {
+      if (proposal.parents[node] != parent) continue;
+      const bool is_right = node == right;
+      ProposerFigures& by = counts.by_proposer[of(node)];
+      if (rank == 0) (is_right ? by.accepted : by.first_rejections) += 1;
+      if (is_right) counts.accepted_by_rank[rank] += 1;
+      TestedTokens& tested = counts.tested_at[depth][of(node)][rank];
+      tested.tested += 1;
+      tested.accepted += is_right ? 1 : 0;
+      ++rank;
+    }
+  }
+}
+
 }  // namespace
 
 Engine::State::State(const EngineOptions& engine_options, Target model, std::shared_ptr<const Tokenizer> words,
@@ -59,6 +86,7 @@ void Engine::State::reserve_arrays() {
 // ---- plan ----
 
 void Engine::State::plan_next() {
+  const std::int64_t start_us = monotonic_us();
   plan_.sequences.clear();
   loads_.clear();
   for (std::size_t i = 0; i < running.size(); ++i) {
@@ -103,6 +131,7 @@ void Engine::State::plan_next() {
     part.first_prompt_row = -1;
     part.committed.clear();
   }
+  figures_.plan_us = monotonic_us() - start_us;
 }
 
 void Engine::State::choose_threads() {
@@ -278,6 +307,7 @@ void Engine::State::count_result(std::size_t i) {
   for (std::size_t depth = 0; depth < n_reached; ++depth) counts.reached_at[depth] += 1;
   for (std::size_t depth = 0; depth < n_accepted; ++depth)
     counts.accepted_at[depth] += proposal.rank_of(path[depth]) == 0 ? 1 : 0;
+  count_proposers(proposal, path, rejected, counts);
   figures_.accepted += static_cast<std::int32_t>(n_accepted);
   figures_.committed += static_cast<std::int32_t>(part.committed.size());
   if (options.adaptive_k && proposal.size() > 0 && !part.guessed) {

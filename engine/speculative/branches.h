@@ -15,6 +15,7 @@ namespace slip {
 struct Siblings {
   std::int32_t n = 0;
   std::array<std::int32_t, kMaxTreeWidth - 1> tokens{};
+  std::int32_t guess = -1;  // prompt lookup's guess for the place, unless the draft's best token is the same; −1: none
   void add(std::int32_t token) { tokens[static_cast<std::size_t>(n++)] = token; }
 };
 

@@ -29,6 +29,11 @@ std::int32_t argmax_without(std::span<const float> values, std::span<const std::
   return best;
 }
 
+// `guess`: prompt lookup's, where the draft's best token is another one; −1: none.
+ProposedBy proposer_of(std::int32_t token, std::int32_t guess) {
+  return token == guess ? ProposedBy::kPromptLookup : ProposedBy::kDraft;
+}
+
 // Siblings of an argmax: first `loser`, which is what the draft or the lookup proposed instead, then the next
 // likeliest.
 void choose_siblings(std::span<const float> logits, std::int32_t width, std::int32_t token, std::int32_t loser,
@@ -56,8 +61,8 @@ std::int32_t DraftChain::count_unread() const {
   return n_committed + static_cast<std::int32_t>(proposal->size()) - *n_cached;
 }
 
-void DraftChain::add(std::int32_t token, double log_q) {
-  proposal->add_to_chain(token, log_q);
+void DraftChain::add(std::int32_t token, double log_q, ProposedBy by) {
+  proposal->add_to_chain(token, log_q, by);
   if (stop.rates != nullptr) reached *= stop.rates->rate(log_q, 0);
 }
 
@@ -91,7 +96,7 @@ void DraftRunner::add_sure_guesses(DraftChain& chain) {
       proposal.add_q(q_);
     }
     chain.lookup->add_drafted({}, {}, proposal.tokens, guess.token);
-    chain.add(guess.token, std::log(guess.rate));
+    chain.add(guess.token, std::log(guess.rate), ProposedBy::kPromptLookup);
   }
 }
 
@@ -185,7 +190,9 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
     if (!deterministic) draw_siblings(chain, address, token, chain.siblings[depth]);
   }
   if (chain.lookup != nullptr) chain.lookup->add_drafted(guess, choice, proposal.tokens, token);
-  chain.add(token, log_q);
+  const std::int32_t other_guess = guess.token == choice.token ? -1 : guess.token;
+  chain.siblings[depth].guess = other_guess;
+  chain.add(token, log_q, proposer_of(token, other_guess));
 }
 
 // Draws from `q_`, from which `token` was drawn; takes all that was drawn out of it.
@@ -324,10 +331,11 @@ void DraftRunner::add_branches(DraftChain& chain, Branches& branches) {
       proposal.add_q(q_);
     }
     node_of_[static_cast<std::size_t>(index)] = static_cast<std::int32_t>(proposal.size());
-    const std::int32_t parent = node.parent < Branches::kFirst
-                                    ? node.parent
-                                    : node_of_[static_cast<std::size_t>(node.parent - Branches::kFirst)];
-    proposal.add(node.token, parent, node.log_q);
+    const bool beside_chain = node.parent < Branches::kFirst;
+    const std::int32_t parent =
+        beside_chain ? node.parent : node_of_[static_cast<std::size_t>(node.parent - Branches::kFirst)];
+    const std::int32_t guess = beside_chain ? chain.siblings[static_cast<std::size_t>(node.depth)].guess : -1;
+    proposal.add(node.token, parent, node.log_q, proposer_of(node.token, guess));
   }
 }
 

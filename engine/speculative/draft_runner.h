@@ -41,7 +41,7 @@ struct DraftChain {
   // is proposed yet, drops rows of a proposal that was never verified from n_cached.
   std::int32_t count_unread() const;
   // Adds a token that is right with the probability exp(log_q).
-  void add(std::int32_t token, double log_q);
+  void add(std::int32_t token, double log_q, ProposedBy by = ProposedBy::kDraft);
   // The worth of a further token less the price of its row; meaningless without a rule.
   double worth_of_next() const { return reached * stop.next_rate - stop.row_price; }
   // Whether its rule lets it grow.

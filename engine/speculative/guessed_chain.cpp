@@ -23,7 +23,7 @@ void GuessedChain::propose(std::int32_t nodes, Proposal& proposal) const {
   proposal.draw_method = DrawMethod::kDeterministic;
   proposal.confidence = confidence_;
   const auto n = std::min(tokens_.size(), static_cast<std::size_t>(nodes));
-  for (std::size_t i = 0; i < n; ++i) proposal.add_to_chain(tokens_[i], /*log_q=*/0);
+  for (std::size_t i = 0; i < n; ++i) proposal.add_to_chain(tokens_[i], /*log_q=*/0, ProposedBy::kPromptLookup);
 }
 
 }  // namespace slip

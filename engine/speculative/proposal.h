@@ -29,6 +29,12 @@ enum class DrawMethod : std::uint8_t {
 
 enum class AcceptanceRule : std::uint8_t { kRejection = 0, kCoupled = 1 };
 
+// What proposed one token; a draft's chain may hold tokens of prompt lookup. All guesses are prompt lookup's: from the
+// request's own text, from past answers and from its prediction. A guess that is also the best token of a draft that
+// was asked is the draft's. Only for counts: acceptance never reads it.
+enum class ProposedBy : std::uint8_t { kDraft, kPromptLookup };
+inline constexpr std::size_t kProposers = 2;
+
 namespace kernels::cuda {
 struct RowDistribution;
 }
@@ -45,6 +51,7 @@ struct Proposal {
   std::vector<std::int32_t> parents;  // [n]
   // [n] Σ along the path of log q, or of the log of a guess's hit rate; of a sibling, that of its parent.
   std::vector<float> path_logprob;
+  std::vector<ProposedBy> proposed_by;       // [n]
   std::vector<Distribution> q;               // [n] transformed q that each token was drawn from; only with kSampled
   std::vector<DeviceDistribution> device_q;  // [n] instead of q, if a device drew the tokens and will verify them
   std::vector<Distribution> spare_q;         // memory of cleared proposals, for reuse
@@ -53,15 +60,16 @@ struct Proposal {
   int confidence = 0;         // Guesses::confidence when it was made
   std::size_t size() const { return tokens.size(); }
   // Appends a node below the last one.
-  void add_to_chain(std::int32_t token, double log_q) {
-    add(token, static_cast<std::int32_t>(tokens.size()) - 1, log_q);
+  void add_to_chain(std::int32_t token, double log_q, ProposedBy by = ProposedBy::kDraft) {
+    add(token, static_cast<std::int32_t>(tokens.size()) - 1, log_q, by);
   }
   // Appends another choice for the place of node `of`.
   void add_sibling(std::int32_t of, std::int32_t token) { add(token, parents[static_cast<std::size_t>(of)], 0); }
   // Appends a node below `parent`; of a sibling, log_q is 0.
-  void add(std::int32_t token, std::int32_t parent, double log_q) {
+  void add(std::int32_t token, std::int32_t parent, double log_q, ProposedBy by = ProposedBy::kDraft) {
     path_logprob.push_back(
         static_cast<float>(log_q + (parent < 0 ? 0 : path_logprob[static_cast<std::size_t>(parent)])));
+    proposed_by.push_back(by);
     parents.push_back(parent);
     tokens.push_back(token);
   }
@@ -74,6 +82,7 @@ struct Proposal {
     tokens.clear();
     parents.clear();
     path_logprob.clear();
+    proposed_by.clear();
     device_q.clear();
     while (!q.empty()) drop_last_q();
     draw_method = DrawMethod::kDeterministic;

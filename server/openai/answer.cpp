@@ -35,6 +35,10 @@ RequestFigures sum_of(const AnswerIdentity& who, std::span<const Choice> choices
     sum.accepted += one.accepted;
     sum.first_rejections += one.first_rejections;
     sum.accepted_siblings += one.accepted_siblings;
+    for (std::size_t by = 0; by < kProposers; ++by) {
+      sum.by_proposer[by].proposed += one.by_proposer[by].proposed;
+      sum.by_proposer[by].accepted += one.by_proposer[by].accepted;
+    }
     sum.last_version = std::max(sum.last_version, one.last_version);
   }
   return sum;
@@ -70,6 +74,16 @@ void write_acceptance(JsonText& json, const AnswerIdentity& who, const RequestFi
   json.member("num_accepted_draft_tokens", figures.accepted);
   json.member("num_first_rejections", figures.first_rejections);
   json.member("num_accepted_siblings", figures.accepted_siblings);
+  json.key("by_proposer");
+  json.begin_object();
+  for (std::size_t by = 0; by < kProposers; ++by) {
+    json.key(proposer_name(static_cast<ProposedBy>(by)));
+    json.begin_object();
+    json.member("proposed", figures.by_proposer[by].proposed);
+    json.member("accepted", figures.by_proposer[by].accepted);
+    json.end_object();
+  }
+  json.end_object();
   json.member("draft", drafted ? std::optional(who.draft) : std::nullopt);
   json.member("draft_version", drafted ? std::optional(figures.last_version) : std::nullopt);
   json.member("topic", who.topic);

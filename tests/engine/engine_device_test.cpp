@@ -55,6 +55,7 @@ class TreesOfKnown final : public Proposer {
           proposal.tokens.push_back(token);
           proposal.parents.push_back(parent);
           proposal.path_logprob.push_back(0);
+          proposal.proposed_by.push_back(ProposedBy::kDraft);
         }
         parent = static_cast<std::int32_t>(proposal.size()) - 1;
       }

@@ -320,6 +320,9 @@ TEST(EngineWithDrafts, SiblingsAreNoFirstChoices) {
       const RequestFigures &chain = chains[i].summary.figures, &tree = trees[i].summary.figures;
       EXPECT_EQ(tree.output_tokens, tree.steps + tree.accepted + tree.accepted_siblings);
       EXPECT_LE(tree.accepted_siblings, tree.first_rejections);
+      EXPECT_EQ(tree.accepted_by_rank[0], tree.accepted);
+      EXPECT_EQ(std::accumulate(tree.accepted_by_rank.begin() + 1, tree.accepted_by_rank.end(), 0),
+                tree.accepted_siblings);
       EXPECT_LT(tree.steps, chain.steps);
       EXPECT_EQ(tree.reached_at[0], tree.accepted + tree.first_rejections);
     }

@@ -200,6 +200,10 @@ TEST(EngineLossless, FiguresAddUp) {
         EXPECT_EQ(sum(figures.accepted_at), figures.accepted);
         EXPECT_EQ(sum(figures.reached_at), figures.accepted + figures.first_rejections);
         EXPECT_GE(figures.proposed, figures.accepted + figures.first_rejections);
+        const ProposerFigures& draft = figures.by_proposer[0];
+        EXPECT_EQ(draft.proposed, figures.proposed);
+        EXPECT_EQ(draft.accepted, figures.accepted);
+        EXPECT_EQ(draft.first_rejections, figures.first_rejections);
         EXPECT_TRUE(likeness < 1.0 || sampling.temperature > 0 || figures.first_rejections == 0);
       }
     }

@@ -2,8 +2,11 @@
 // What the engine reports: the observations of an answer, and the figures of a step.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "tests/engine/engine_bench.h"
@@ -13,6 +16,8 @@ namespace {
 
 using testing::Answer;
 using testing::drain;
+using testing::ToyLanguage;
+using testing::ToyWorker;
 using Bench = testing::EngineBench;
 
 TEST(EngineObserves, TheSameOfAnAnswerForEveryDraftLength) {
@@ -71,7 +76,7 @@ TEST(EngineReports, StepFiguresThatAddUpToTheRequests) {
     sums.proposed += step.proposed;
     sums.accepted += step.accepted;
     sums.committed += step.committed;
-    EXPECT_LE(step.draft_us + step.verify_us, step.step_us);
+    EXPECT_LE(step.plan_us + step.draft_us + step.verify_us, step.step_us);
   }
   RequestFigures expected;
   for (const RequestSummary& summary : bench.listener.finished) {
@@ -85,6 +90,78 @@ TEST(EngineReports, StepFiguresThatAddUpToTheRequests) {
   EXPECT_EQ(sums.accepted, expected.accepted);
   EXPECT_EQ(sums.committed, expected.output_tokens);
   EXPECT_EQ(expected.output_tokens, 7 * 30);
+}
+
+// Proposes three right tokens of a script and two wrong ones. Prompt lookup's: the second one of the chain,
+// and the wrong one after the sibling.
+class MixedProposer final : public Proposer {
+ public:
+  explicit MixedProposer(std::vector<std::int32_t> script) : script_(std::move(script)) {}
+  bool drafts_for(const SequenceRef&) const override { return true; }
+  void begin(const SequenceRef&) override {}
+  CatchUpTimes catch_up(std::span<const DraftTask>, CatchUpBudget) override { return {}; }
+  std::int32_t ready_depth(const SequenceRef&) override { return kMaxProposalNodes; }
+  void on_verified(const SequenceRef&, const VerifyResult&) override {}
+  void release(RequestId) override {}
+  std::int32_t propose(std::span<const DraftTask> tasks) override {
+    for (const DraftTask& task : tasks) {
+      if (task.nodes < 5) continue;
+      const auto right = [&](std::size_t depth) {
+        return script_[(task.sequence->tokens.size() - 1 + depth) % script_.size()];
+      };
+      Proposal& proposal = *task.proposal;
+      proposal.add_to_chain(right(0), 0);
+      proposal.add_to_chain(right(1), 0, ProposedBy::kPromptLookup);
+      proposal.add_to_chain(kWrong, 0);
+      proposal.add(right(2), /*parent=*/1, 0);
+      proposal.add(kWrong, /*parent=*/3, 0, ProposedBy::kPromptLookup);
+    }
+    return 0;
+  }
+
+ private:
+  static constexpr std::int32_t kWrong = 0;
+  std::vector<std::int32_t> script_;
+};
+
+// The draft's tokens, guesses and siblings were counted together.
+TEST(EngineReports, WhatProposedTheTokens) {
+  const std::vector<std::int32_t> script{5, 9, 4, 17, 8, 2, 11};
+  Engine engine({.k = 5}, std::make_unique<ToyWorker>(ToyLanguage{.script = script}), nullptr,
+                std::make_unique<MixedProposer>(script), nullptr, {});
+  Answer answer;
+  Request request = testing::full_request(1, {3}, answer);
+  request.sampling.temperature = 0;
+  request.max_tokens = 41;  // nine proposals bring four each; the last tokens come without a proposal
+  engine.submit(std::move(request));
+  EXPECT_TRUE(drain(engine));
+  const RequestFigures& figures = answer.summary.figures;
+  constexpr auto kDraft = static_cast<std::size_t>(ProposedBy::kDraft),
+                 kLookup = static_cast<std::size_t>(ProposedBy::kPromptLookup);
+  const ProposerFigures &draft = figures.by_proposer[kDraft], &lookup = figures.by_proposer[kLookup];
+  EXPECT_EQ(draft.proposed, 27);
+  EXPECT_EQ(draft.accepted, 9);
+  EXPECT_EQ(draft.first_rejections, 9);
+  EXPECT_EQ(lookup.proposed, 18);
+  EXPECT_EQ(lookup.accepted, 9);
+  EXPECT_EQ(lookup.first_rejections, 9);
+  EXPECT_EQ(figures.proposed, draft.proposed + lookup.proposed);
+  EXPECT_EQ(figures.accepted, draft.accepted + lookup.accepted);
+  EXPECT_EQ(figures.first_rejections, draft.first_rejections + lookup.first_rejections);
+  EXPECT_EQ(figures.accepted_by_rank, (std::array<std::int32_t, kMaxTreeWidth>{18, 9, 0, 0}));
+  EXPECT_EQ(figures.accepted_siblings, 9);
+  EXPECT_EQ(figures.sized_proposals[4], 9);
+  ASSERT_EQ(figures.tested_at.size(), 4U);
+  const auto tested = [&](std::size_t position, std::size_t by, std::size_t rank) {
+    const TestedTokens& at = figures.tested_at[position][by][rank];
+    return std::pair(at.tested, at.accepted);
+  };
+  EXPECT_EQ(tested(0, kDraft, 0), std::pair(9, 9));
+  EXPECT_EQ(tested(1, kLookup, 0), std::pair(9, 9));
+  EXPECT_EQ(tested(2, kDraft, 0), std::pair(9, 0));
+  EXPECT_EQ(tested(2, kDraft, 1), std::pair(9, 9));
+  EXPECT_EQ(tested(3, kLookup, 0), std::pair(9, 0));
+  EXPECT_EQ(tested(3, kDraft, 0), std::pair(0, 0));
 }
 
 }  // namespace

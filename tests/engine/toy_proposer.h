@@ -103,6 +103,7 @@ class ToyProposer final : public Proposer {
       token = sample_inverse_cdf(q, uniform(address, RandomPurpose::kDraft, rank));
     const double above = parent < 0 ? 0 : proposal.path_logprob[static_cast<std::size_t>(parent)];
     proposal.path_logprob.push_back(static_cast<float>(above + std::log(std::max(q.probability(token), 1e-9))));
+    proposal.proposed_by.push_back(ProposedBy::kDraft);
     proposal.tokens.push_back(token);
     proposal.parents.push_back(parent);
     if (proposal.draw_method != DrawMethod::kDeterministic) proposal.q.push_back(std::move(q));

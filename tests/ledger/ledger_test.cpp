@@ -23,8 +23,7 @@ TEST_F(LedgerTest, KeepsEveryKindOfRowAcrossReopening) {
     Ledger ledger(options_for(file_));
     RequestRow request = numbered(1);
     request.http_id = "abc";
-    request.reached_at = {5, 3, 0};
-    request.accepted_at = {3, 2};
+    request.tested = {{.position = 0, .reached = 5, .accepted = 3}, {.position = 1, .reached = 3, .accepted = 2}};
     ledger.record(request);
     ledger.record(sample_score(request, 0.7, 0.5));
     ledger.record(DraftVersionRow{"sql", "sql", "canary", "aa", 1, 0, kSampleStartUs, 0.5, 0.6, 0.01, 40, 12});
@@ -54,8 +53,9 @@ TEST_F(LedgerTest, AcceptanceAddsUpByBucketAndHoldsNoZeroRows) {
   Ledger ledger(options);
   for (int i = 0; i < 3; ++i) {
     RequestRow row = sample_request("sql", kSampleStartUs + i * kSecondUs, 5, 4);
-    row.reached_at = {5, 3, 0};
-    row.accepted_at = {3, 2, 0};
+    row.tested = {{.position = 0, .reached = 5, .accepted = 3},
+                  {.position = 1, .reached = 3, .accepted = 2},
+                  {.position = 2, .reached = 0, .accepted = 0}};
     ledger.record(row);
     row.temperature = 0.8;
     row.rule = "rejection";
@@ -163,8 +163,7 @@ TEST_F(LedgerTest, AClockThatStepsBackKeepsTheOrderOfRecording) {
   for (std::uint64_t i = 1; i <= 6; ++i) {
     RequestRow row = numbered(i);
     row.finished_us = kSampleStartUs - static_cast<std::int64_t>(i) * 3600 * kSecondUs;
-    row.reached_at = {10};
-    row.accepted_at = {6};
+    row.tested = {{.reached = 10, .accepted = 6}};
     ledger.record(row);
   }
   ledger.flush();

@@ -138,6 +138,28 @@ TEST_F(ReportTest, TablesNameWhatProposesAsJsonDoes) {
   EXPECT_EQ(proposer_text("sql", "", 0), "–") << "speculation is off";
 }
 
+TEST_F(ReportTest, TopicsSayWhatProposedTheAcceptedTokens) {
+  {
+    Ledger ledger(options_for(file_));
+    RequestRow row = sample_request("sql", kSampleStartUs, 16, 8);
+    row.tested = {{.proposer = "draft", .reached = 14, .accepted = 10},
+                  {.proposer = "prompt_lookup", .reached = 10, .accepted = 6},
+                  {.proposer = "prompt_lookup", .rank = 1, .reached = 4, .accepted = 4}};
+    ledger.record(row);
+    row = sample_request("old", kSampleStartUs, 6, 4);
+    row.tested[0].proposer = "unknown";
+    ledger.record(row);
+  }
+  const std::string text = report(ReportKind::kTopics, ReportFormat::kTable);
+  EXPECT_THAT(text, HasSubstr(".50 .30 .20"));
+  EXPECT_THAT(text, Not(HasSubstr(".00 .00"))) << "nothing is known of the other topic's";
+  EXPECT_THAT(text, HasSubstr("\naccepted from: shares of the accepted tokens"));
+  EXPECT_THAT(report(ReportKind::kDrift, ReportFormat::kTable), Not(HasSubstr("accepted from")));
+  const auto rows = nlohmann::json::parse(report(ReportKind::kTopics, ReportFormat::kJson)).at("rows");
+  EXPECT_TRUE(rows.at(0).at("lookup_share").is_null());
+  EXPECT_NEAR(rows.at(1).at("lookup_share").get<double>(), 0.3, 1e-12);
+}
+
 TEST_F(ReportTest, AMistypedTopicIsReportedWithTheTopicsThereAre) {
   record_story();
   EXPECT_THAT(report(ReportKind::kTopics, ReportFormat::kTable, "sqll"),

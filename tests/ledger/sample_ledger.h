@@ -72,8 +72,7 @@ inline RequestRow sample_request(const std::string& topic, std::int64_t at_us, i
   row.ttft_ms = 21.5;
   row.tpot_ms = 7.25;
   row.total_ms = 7.25 * row.output_tokens;
-  row.reached_at = {accepted + first_rejections};
-  row.accepted_at = {accepted};
+  row.tested = {{.reached = accepted + first_rejections, .accepted = accepted}};
   return row;
 }
 

@@ -109,6 +109,23 @@ TEST_F(SchemaTest, OldVersionsSayWhichDraftTheirParentIsOf) {
   EXPECT_EQ(database.integer("SELECT COUNT(*) FROM learning"), 0);
 }
 
+// Acceptance was counted by position alone. The table is made anew while views name it.
+TEST_F(SchemaTest, OldAcceptanceIsOfAnUnknownProposer) {
+  Database database = open();
+  migrate(database, ledger_migrations().first(8));
+  database.execute("CREATE VIEW positions AS SELECT position, accepted FROM acceptance");
+  for (const char* position : {"0", "1"}) {
+    database.execute(std::string("INSERT INTO acceptance VALUES (10, 10, 'sql', 'sql', 2, ") + position +
+                     ", 'greedy', '0', 5, 3, 2)");
+  }
+  migrate(database, ledger_migrations());
+  refresh_views(database);
+  EXPECT_EQ(database.integer("SELECT COUNT(*) FROM acceptance WHERE proposer = 'unknown' AND rank = 0"), 2);
+  EXPECT_EQ(database.integer("SELECT SUM(100 * reached + 10 * accepted + first_rejections) FROM acceptance"), 1064);
+  EXPECT_EQ(database.integer("SELECT COUNT(*) FROM sqlite_master WHERE name = 'acceptance_before'"), 0);
+  EXPECT_EQ(database.integer("SELECT SUM(accepted) FROM positions"), 6);
+}
+
 TEST_F(SchemaTest, ViewsOfAnotherBuildAreReplaced) {
   Database database = open();
   migrate(database, ledger_migrations());

@@ -54,6 +54,21 @@ TEST_F(UpkeepTest, BucketsGrowWithAgeAndCountTheSame) {
   EXPECT_EQ(database_.integer("SELECT COUNT(*) FROM acceptance WHERE bucket_width_us < 86400000000"), 0);
 }
 
+TEST_F(UpkeepTest, WideBucketsTellProposersAndRanksApart) {
+  const std::int64_t now = 400 * kDayUs;
+  RequestRow row = sample_request("sql", now - 2 * kDayUs, 6, 4);
+  row.tested.push_back({.proposer = "prompt_lookup", .reached = 2, .accepted = 1});
+  row.tested.push_back({.rank = 1, .reached = 4, .accepted = 3});
+  RowWriter writer(database_);
+  for (int i = 0; i < 3; ++i) writer.write(row);
+  keep_small(database_, {1000 * kDayUs, kPlenty}, now);
+  EXPECT_EQ(database_.integer("SELECT COUNT(*) FROM acceptance WHERE bucket_width_us = 600000000"), 3);
+  EXPECT_EQ(database_.integer("SELECT accepted FROM acceptance WHERE proposer = 'draft' AND rank = 0"), 18);
+  EXPECT_EQ(database_.integer("SELECT accepted FROM acceptance WHERE proposer = 'prompt_lookup'"), 3);
+  EXPECT_EQ(database_.integer("SELECT accepted FROM acceptance WHERE rank = 1"), 9);
+  EXPECT_EQ(database_.integer("SELECT first_rejections FROM acceptance WHERE rank = 1"), 0);
+}
+
 TEST_F(UpkeepTest, RequestsGoAfterTheirTimeAndDecisionsStay) {
   const std::int64_t now = 400 * kDayUs;
   record_every_ten_seconds(now - 31 * kDayUs, 10);
@@ -106,7 +121,8 @@ TEST_F(UpkeepTest, LoadRowsExpireAndNeverCrowdOutRequests) {
 
   database_.execute(
       "INSERT INTO acceptance WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 29999) "
-      "SELECT i / 100 * 86400000000, 86400000000, 'sql', 'sql', i % 100, 0, 'greedy', '0', 5, 3, 2 FROM n");
+      "SELECT i / 100 * 86400000000, 86400000000, 'sql', 'sql', i % 100, 0, 'greedy', '0', 'draft', 0, 5, 3, 2 "
+      "FROM n");
   EXPECT_GT(requests_within(1'500'000), 300);
   EXPECT_EQ(database_.integer("SELECT MAX(bucket_us) FROM acceptance WHERE bucket_width_us = 86400000000"),
             299 * kDayUs);

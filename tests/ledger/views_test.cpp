@@ -169,21 +169,43 @@ TEST_F(ViewsTest, NegativeAlphaIsNotAcceptedOverProposed) {
 TEST_F(ViewsTest, TheDraftedShareIsOfTheStepsAfterTheFirst) {
   RequestRow row = sample_request("sql", kSampleStartUs, 6, 4);
   row.steps = 21;
-  row.reached_at = {5, 3};
-  row.accepted_at = {3, 2};
+  row.tested = {{.position = 0, .reached = 5, .accepted = 3}, {.position = 1, .reached = 3, .accepted = 2}};
   write({row});
   EXPECT_NEAR(real("SELECT drafted_share FROM topics"), 0.25, 1e-12);
+}
+
+// The draft's tokens, guesses and siblings were counted together.
+TEST_F(ViewsTest, TopicsSayWhatProposedTheAcceptedTokens) {
+  RequestRow row = sample_request("sql", kSampleStartUs, 16, 8);
+  row.tested = {{.position = 0, .proposer = "draft", .reached = 14, .accepted = 10},
+                {.position = 0, .proposer = "draft", .rank = 1, .reached = 3, .accepted = 2},
+                {.position = 0, .proposer = "prompt_lookup", .reached = 10, .accepted = 6},
+                {.position = 0, .proposer = "prompt_lookup", .rank = 1, .reached = 4, .accepted = 2}};
+  write({row, sample_request("old", kSampleStartUs, 6, 4)});
+  database_.execute("UPDATE acceptance SET proposer = 'unknown' WHERE topic = 'old'");
+  const std::string of_sql = " FROM topics WHERE topic = 'sql'";
+  EXPECT_NEAR(real("SELECT draft_share" + of_sql), 0.5, 1e-12);
+  EXPECT_NEAR(real("SELECT lookup_share" + of_sql), 0.3, 1e-12);
+  EXPECT_NEAR(real("SELECT sibling_share" + of_sql), 0.2, 1e-12);
+  EXPECT_EQ(database_.integer("SELECT COUNT(*) FROM topics WHERE topic = 'old' AND draft_share IS NULL AND "
+                              "lookup_share IS NULL AND sibling_share IS NULL"),
+            1);
+  for (const char* view : {"drift", "trend"}) {
+    EXPECT_NEAR(real(std::string("SELECT alpha FROM ") + view + " WHERE topic = 'sql'"), 16.0 / 24, 1e-12)
+        << view << ": siblings are no first choices";
+  }
+  EXPECT_EQ(real("SELECT reached FROM positions WHERE topic = 'sql'"), 24);
+  database_.execute("UPDATE acceptance SET proposer = 'unknown' WHERE proposer = 'prompt_lookup' AND rank = 0");
+  EXPECT_NEAR(real("SELECT draft_share" + of_sql), 10.0 / 14, 1e-12) << "of the known ones";
 }
 
 // Requests are deleted before the figures of acceptance that they went into.
 TEST_F(ViewsTest, TheDraftedShareLeavesOutStepsOfDeletedRequests) {
   RequestRow old = sample_request("sql", kSampleStartUs, 6, 4), kept = old;
   old.steps = kept.steps = 21;
-  old.reached_at = {20};
-  old.accepted_at = {6};
+  old.tested = {{.reached = 20, .accepted = 6}};
   kept.finished_us += 3600 * kSecondUs;
-  kept.reached_at = {5};
-  kept.accepted_at = {3};
+  kept.tested = {{.reached = 5, .accepted = 3}};
   write({old, kept});
   EXPECT_NEAR(real("SELECT drafted_share FROM topics"), 25.0 / 40, 1e-12);
   database_.execute("DELETE FROM requests WHERE finished_us = " + std::to_string(kSampleStartUs));

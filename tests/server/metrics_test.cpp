@@ -24,6 +24,10 @@ RequestSummary summary() {
   summary.figures.accepted = 6;
   summary.figures.first_rejections = 2;
   summary.figures.accepted_siblings = 1;
+  summary.figures.by_proposer = {
+      {{.proposed = 7, .accepted = 4, .first_rejections = 2}, {.proposed = 2, .accepted = 2}}};
+  summary.figures.accepted_by_rank = {6, 1, 0, 0};
+  summary.figures.sized_proposals = {1, 0, 0, 2};
   summary.figures.accepted_at = {3, 2, 1};
   summary.figures.reached_at = {4, 3, 2};
   summary.figures.submitted_us = 1'000'000;
@@ -55,6 +59,27 @@ TEST(Metrics, UsesTheNamesOthersUse) {
   EXPECT_TRUE(has(text, "slipstream:time_per_output_token_seconds_sum 0.01"));
 }
 
+// The draft's tokens, guesses and siblings were counted together.
+TEST(Metrics, TokensAreCountedByWhatProposedThem) {
+  Metrics metrics;
+  metrics.on_request(summary(), {"sql", "sql", 4});
+  const std::string text = metrics.text(), name = "slipstream:spec_decode_num_";
+  const auto labels = [](const std::string& label) {
+    return R"({draft="sql",)" + label + R"(,topic="sql",version="4"})";
+  };
+  const std::string draft = labels(R"(proposer="draft")"), lookup = labels(R"(proposer="prompt_lookup")");
+  EXPECT_TRUE(has(text, name + "draft_tokens_per_proposer_total" + draft + " 7")) << text;
+  EXPECT_TRUE(has(text, name + "draft_tokens_per_proposer_total" + lookup + " 2"));
+  EXPECT_TRUE(has(text, name + "accepted_tokens_per_proposer_total" + draft + " 4"));
+  EXPECT_TRUE(has(text, name + "accepted_tokens_per_proposer_total" + lookup + " 2"));
+  EXPECT_TRUE(has(text, name + "accepted_tokens_per_rank_total" + labels(R"(rank="0")") + " 6"));
+  EXPECT_TRUE(has(text, name + "accepted_tokens_per_rank_total" + labels(R"(rank="1")") + " 1"));
+  EXPECT_TRUE(has(text, "slipstream:spec_decode_tree_nodes_count 3"));
+  EXPECT_TRUE(has(text, "slipstream:spec_decode_tree_nodes_sum 9"));
+  EXPECT_TRUE(has(text, R"(slipstream:spec_decode_tree_nodes_bucket{le="3"} 1)"));
+  EXPECT_TRUE(has(text, R"(slipstream:spec_decode_tree_nodes_bucket{le="4"} 3)"));
+}
+
 // Ten tokens in 90 ms after the first one.
 TEST(Metrics, CountsWhoGotTheSpeedTheyAskedFor) {
   Metrics metrics;
@@ -74,12 +99,16 @@ TEST(Metrics, CountsWhoGotTheSpeedTheyAskedFor) {
   EXPECT_TRUE(has(text, R"(slipstream:slo_requests_total{met="false",tier="fast"} 1)"));
   EXPECT_TRUE(has(text, R"(slipstream:slo_goodput_tokens_total{tier=""} 30)"));
   EXPECT_TRUE(has(text, R"(slipstream:slo_goodput_tokens_total{tier="fast"} 10)"));
+  EXPECT_TRUE(has(text, R"(slipstream:slo_violation_ratio_sum{tier=""} 3)")) << "10 ms a token of 10 ms";
+  EXPECT_TRUE(has(text, R"(slipstream:slo_violation_ratio_bucket{tier="fast",le="1"} 1)"));
+  EXPECT_TRUE(has(text, R"(slipstream:slo_violation_ratio_bucket{tier="fast",le="1.1"} 2)")) << "20 ms of 19 ms";
 }
 
 TEST(Metrics, StepsAddUp) {
   Metrics metrics;
   StepFigures figures;
   figures.step_us = 2'000'000;
+  figures.plan_us = 250'000;
   figures.draft_us = 500'000;
   figures.verify_us = 1'000'000;
   figures.swap_us = 3000;
@@ -87,6 +116,7 @@ TEST(Metrics, StepsAddUp) {
   metrics.on_step(figures);
   const std::string text = metrics.text();
   EXPECT_TRUE(has(text, "slipstream:engine_busy_seconds_total 4"));
+  EXPECT_TRUE(has(text, "slipstream:plan_seconds_total 0.5"));
   EXPECT_TRUE(has(text, "slipstream:draft_seconds_total 1"));
   EXPECT_TRUE(has(text, "slipstream:verify_seconds_total 2"));
   EXPECT_TRUE(has(text, "slipstream:swap_stall_seconds_count 2"));

@@ -64,8 +64,9 @@ TEST(RequestRow, CarriesNamesAndTimes) {
   summary.figures.submitted_us = 1000;
   summary.figures.first_token_us = 6000;
   summary.figures.finished_us = 26'000;
-  summary.figures.accepted_at = {3, 1};
-  summary.figures.reached_at = {4, 3};
+  summary.figures.tested_at.resize(2);
+  summary.figures.tested_at[0][0][0] = {.tested = 4, .accepted = 3};
+  summary.figures.tested_at[1][1][2] = {.tested = 3, .accepted = 1};
   summary.figures.accepted_siblings = 2;
   summary.figures.cached_tokens = 32;
   summary.slo = {.tpot_us = 2'500, .ttft_us = 0, .e2e_us = 7'500};
@@ -87,7 +88,13 @@ TEST(RequestRow, CarriesNamesAndTimes) {
   EXPECT_DOUBLE_EQ(row.slo_ttft_ms, 0);
   EXPECT_DOUBLE_EQ(row.slo_e2e_ms, 7.5);
   EXPECT_EQ(row.slo_tier, "soon");
-  EXPECT_EQ(row.accepted_at, (std::vector<int>{3, 1}));
+  ASSERT_EQ(row.tested.size(), 2U);
+  EXPECT_EQ(row.tested[0].proposer, "draft");
+  EXPECT_EQ(row.tested[0].reached, 4);
+  EXPECT_EQ(row.tested[1].position, 1);
+  EXPECT_EQ(row.tested[1].proposer, "prompt_lookup");
+  EXPECT_EQ(row.tested[1].rank, 2);
+  EXPECT_EQ(row.tested[1].accepted, 1);
   summary.name = "order-66";
   summary.sampling.temperature = 0;
   row = request_row(summary, {{"unknown", "sql"}, {}}, 77);
@@ -149,7 +156,8 @@ TEST(RecorderExhaustion, EachAllocationOfRecorderAndLedgerMayFail) {
   const std::filesystem::path file = folder.path() / "ledger.db";
   RequestSummary summary;
   summary.name = "a name that is longer than a string's own buffer";
-  summary.figures.accepted_at = summary.figures.reached_at = {3, 2, 1};
+  summary.figures.tested_at.resize(3);
+  for (auto& at : summary.figures.tested_at) at[0][0] = {.tested = 2, .accepted = 1};
   int n_failed = 0;
   std::uint64_t id = 0, n_dropped = 0;
   {

@@ -14,6 +14,7 @@ Proposal tree() {
   proposal.tokens = {1, 2, 3, 4};
   proposal.parents = {-1, -1, 0, 2};
   proposal.path_logprob = {-1, -2, -3, -4};
+  proposal.proposed_by.resize(4);
   proposal.q.resize(4);
   return proposal;
 }
@@ -30,6 +31,7 @@ TEST(Select, PrunesToATreeAgain) {
   EXPECT_EQ(proposal.tokens, (std::vector<std::int32_t>{1, 2, 3}));
   EXPECT_EQ(proposal.parents, (std::vector<std::int32_t>{-1, -1, 0}));
   EXPECT_EQ(proposal.path_logprob.size(), 3U);
+  EXPECT_EQ(proposal.proposed_by.size(), 3U);
   EXPECT_EQ(proposal.q.size(), 3U);
   select_nodes(proposal, -1);
   EXPECT_EQ(proposal.size(), 0U);
@@ -110,6 +112,19 @@ TEST(SelectSiblings, ABranchKeepsItsPlaceInTheTree) {
   EXPECT_EQ(proposal.parents, (std::vector<std::int32_t>{-1, 0, 1, -1, 1, 3, 3}));
   EXPECT_EQ(proposal.rank_of(6), 1);
   EXPECT_NEAR(proposal.log_q(5), std::log(0.75), 1e-6);
+}
+
+TEST(SelectNodes, KeepsWhatProposedEachNode) {
+  Proposal proposal;
+  proposal.add_to_chain(1, 0);
+  proposal.add_to_chain(2, 0, ProposedBy::kPromptLookup);
+  proposal.add_to_chain(3, 0);
+  proposal.add(4, /*parent=*/-1, 0, ProposedBy::kPromptLookup);
+  keep_nodes(proposal, std::vector<std::int32_t>{0, 1, 3});
+  EXPECT_EQ(proposal.proposed_by,
+            (std::vector<ProposedBy>{ProposedBy::kDraft, ProposedBy::kPromptLookup, ProposedBy::kPromptLookup}));
+  proposal.clear();
+  EXPECT_TRUE(proposal.proposed_by.empty());
 }
 
 TEST(SelectNodes, AChainMayLoseItsEndAndKeepItsSiblings) {

@@ -121,9 +121,11 @@ TEST_F(DraftModelProposerTest, AGuessAndTheDraftAreSiblings) {
     sequence.ref.prompt_tokens = 6;
     sequence.sampling.temperature = 0;
     proposer.begin(sequence.view());
-    best = propose(proposer, {&sequence}, 1, 2)[0].tokens;
+    const Proposal tree = propose(proposer, {&sequence}, 1, 2)[0];
+    best = tree.tokens;
     if (prompt_lookup) {
       EXPECT_EQ(best[0], 20);
+      EXPECT_EQ(tree.proposed_by, (std::vector<ProposedBy>{ProposedBy::kPromptLookup, ProposedBy::kDraft}));
     }
     ASSERT_EQ(best.size(), 2U);
     EXPECT_NE(best[0], best[1]);
@@ -345,6 +347,7 @@ TEST_F(DraftModelProposerTest, SureGuessesNeedNoPass) {
     for (const Proposal& made : {proposal, again}) {
       EXPECT_EQ(made.tokens, (std::vector<std::int32_t>{20, 21, 22, 19, 20, 21, 22}));
       for (const Distribution& q : made.q) EXPECT_EQ(q.probabilities, std::vector<double>{1.0});
+      EXPECT_EQ(made.proposed_by, std::vector<ProposedBy>(7, ProposedBy::kPromptLookup));
       EXPECT_EQ(made.q.size(), temperature == 0 ? 0U : 7U);
     }
   }
@@ -388,6 +391,7 @@ TEST_F(DraftModelProposerTest, GuessesCanBeProposedInsteadOfTheDraftsTokens) {
   const auto guesses = proposer.guesses(sequence.view()).tokens;
   EXPECT_EQ(proposals[0].tokens, std::vector<std::int32_t>(guesses.begin(), guesses.begin() + 5));
   EXPECT_EQ(proposals[0].draw_method, DrawMethod::kDeterministic);
+  EXPECT_EQ(proposals[0].proposed_by, std::vector<ProposedBy>(5, ProposedBy::kPromptLookup));
   EXPECT_EQ(proposals[0].version, 1U);
   EXPECT_EQ(proposer.n_passes(), 0);
   auto alone = make();
@@ -422,6 +426,9 @@ TEST_F(DraftModelProposerTest, TheDraftFillsInBehindSureGuesses) {
   const Proposal filled = propose(alone, {&behind}, 2)[0];
   tokens.insert(tokens.end(), filled.tokens.begin(), filled.tokens.end());
   EXPECT_EQ(proposal.tokens, std::vector<std::int32_t>(tokens.end() - 5, tokens.end()));
+  std::vector<ProposedBy> proposed_by(5, ProposedBy::kPromptLookup);
+  proposed_by[3] = proposed_by[4] = ProposedBy::kDraft;
+  EXPECT_EQ(proposal.proposed_by, proposed_by);
 }
 
 }  // namespace

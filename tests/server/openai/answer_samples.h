@@ -38,6 +38,7 @@ inline RequestSummary summary(StopReason reason) {
   summary.figures.proposed = 9;
   summary.figures.accepted = 3;
   summary.figures.first_rejections = 2;
+  summary.figures.by_proposer = {{{.proposed = 6, .accepted = 1}, {.proposed = 3, .accepted = 2}}};
   summary.figures.last_version = 7;
   return summary;
 }

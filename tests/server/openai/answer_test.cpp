@@ -39,6 +39,8 @@ TEST(Answer, WholeChatAnswerHasOpenAisShape) {
   EXPECT_EQ(figures["num_draft_tokens"], 9);
   EXPECT_EQ(figures["num_accepted_draft_tokens"], 3);
   EXPECT_EQ(figures["num_first_rejections"], 2);
+  EXPECT_EQ(figures["by_proposer"], json::parse(R"({"draft":{"proposed":6,"accepted":1},)"
+                                                R"("prompt_lookup":{"proposed":3,"accepted":2}})"));
   EXPECT_EQ(figures["draft"], "sql");
   EXPECT_EQ(figures["draft_version"], 7);
   EXPECT_EQ(figures["topic"], "sql");
@@ -87,6 +89,7 @@ TEST(Answer, HiddenAcceptanceIsNowhere) {
       whole(who, {"hi", {}}, summary(StopReason::kEndToken)) + closing(who, summary(StopReason::kEndToken));
   EXPECT_EQ(text.find("accepted"), std::string::npos);
   EXPECT_EQ(text.find("speculative"), std::string::npos);
+  EXPECT_EQ(text.find("proposer"), std::string::npos);
 }
 
 TEST(Answer, PlainDecodingNamesNoDraft) {
@@ -225,6 +228,8 @@ TEST(AnswerChoices, EachHasItsIndexAndAPromptCountsOnce) {
   EXPECT_EQ(answer["usage"]["total_tokens"], 38);
   EXPECT_EQ(answer["metrics"]["speculative_decoding"]["num_spec_steps"], 12);
   EXPECT_EQ(answer["metrics"]["speculative_decoding"]["draft_version"], 9);
+  EXPECT_EQ(answer["metrics"]["speculative_decoding"]["by_proposer"]["draft"]["proposed"], 24);
+  EXPECT_EQ(answer["metrics"]["speculative_decoding"]["by_proposer"]["prompt_lookup"]["accepted"], 8);
 }
 
 TEST(AnswerChoices, AStreamEndsWithTheLastToEnd) {
