@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -112,6 +113,17 @@ class TokenSink {
 // Who may propose for an answer. Drafts on the CPU combine with prompt lookup.
 enum class ProposeBy : std::uint8_t { kDraft, kPromptLookup };
 
+// The largest proposal of one request that a step verifies. The draft length and EngineOptions::tree_width hold as
+// well.
+struct TreeLimits {
+  std::int32_t nodes = kMaxProposalNodes;  // from 1 to kMaxProposalNodes
+  std::int32_t depth = kMaxProposalNodes;  // nodes from the root to a leaf, from 1 to kMaxProposalNodes
+  std::int32_t width = kMaxTreeWidth;      // tokens for one place, from 1 to kMaxTreeWidth
+  std::int32_t longest_chain() const { return std::min(nodes, depth); }
+  std::int32_t most_choices() const { return std::min(nodes, width); }  // for one place
+  bool operator==(const TreeLimits&) const = default;
+};
+
 inline constexpr std::int32_t kMostPriority = 1000;
 
 struct Request {
@@ -135,6 +147,7 @@ struct Request {
   bool checksum = false;
   std::shared_ptr<LiveDraft> draft;     // null: proposals without a draft model, if any
   std::optional<std::int32_t> k;        // overrides EngineOptions::k
+  TreeLimits tree;                      // of its proposals
   std::optional<ProposeBy> propose_by;  // nullopt: whichever pays
   RouteTag route;
   SloTargets slo;

@@ -66,6 +66,15 @@ void check_length(const Request& request, const RequestLimits& limits) {
   }
 }
 
+void check_tree(const TreeLimits& tree) {
+  const auto check = [](std::int32_t limit, const char* param, std::int32_t most) {
+    require(limit >= 1 && limit <= most, param, std::string(param) + " must be between 1 and " + std::to_string(most));
+  };
+  check(tree.nodes, "tree.nodes", kMaxProposalNodes);
+  check(tree.depth, "tree.depth", kMaxProposalNodes);
+  check(tree.width, "tree.width", kMaxTreeWidth);
+}
+
 void check_draft(const Request& request, std::int32_t vocab_size) {
   const auto live = request.draft == nullptr ? nullptr : request.draft->get();
   if (live == nullptr) return;
@@ -105,6 +114,7 @@ void check_request(const Request& request, const RequestLimits& limits) {
           "a prompt is scored only with top_logprobs");
   require(!request.k || (*request.k >= 0 && *request.k <= kMaxProposalNodes), "k",
           "k must be between 0 and " + std::to_string(kMaxProposalNodes));
+  check_tree(request.tree);
   require(request.priority >= -kMostPriority && request.priority <= kMostPriority, "priority",
           "priority must be between -" + std::to_string(kMostPriority) + " and " + std::to_string(kMostPriority));
   check_draft(request, limits.vocab_size);

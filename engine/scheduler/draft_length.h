@@ -9,6 +9,7 @@
 
 #include "engine/scheduler/deadlines.h"
 #include "engine/scheduler/step_curve.h"
+#include "engine/speculative/proposal.h"
 
 namespace slip {
 
@@ -63,6 +64,7 @@ struct DraftOutlook {
   std::size_t sequence = 0;              // its index among the running ones
   const ChoiceRates* rates = nullptr;    // of its draft; null: it has none, or it is not ready
   std::optional<DeadlineLoad> deadline;  // empty: no running sequence has a target
+  std::int32_t width = kMaxTreeWidth;    // maximum choices of its draft for one place
 
   double deeper() const { return alpha_deeper.value_or(alpha); }
 };

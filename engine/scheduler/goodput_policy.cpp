@@ -63,7 +63,7 @@ void GoodputPolicy::price_proposal(const DraftOutlook& outlook, std::int32_t row
   if (outlook.rates == nullptr || (options_.tree_width == 1 && !options_.stop_early)) return;
   order.wants_probability = true;
   if (outlook.rates->most_of_second() > price_.goodput * price_.curve.least_row_us(rows))
-    order.width = options_.tree_width;
+    order.width = std::min(options_.tree_width, outlook.width);
   if (!options_.stop_early) return;
   order.stop = {outlook.rates, outlook.deeper(), price_.goodput * price_.curve.row_us(rows),
                 price_.goodput * price_.curve.drafting.pass_us};

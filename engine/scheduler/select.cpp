@@ -48,6 +48,17 @@ void list_nodes(const Proposal& proposal, std::size_t sequence, const NodeOdds& 
   list(proposal, sequence, odds, /*chain_too=*/true, nodes);
 }
 
+void limit_nodes(std::vector<ProposedNode>& nodes, std::span<std::int32_t> most) {
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    std::int32_t& left = most[nodes[i].sequence];
+    if (left <= 0) continue;
+    --left;
+    nodes[n++] = nodes[i];
+  }
+  nodes.resize(n);
+}
+
 std::size_t count_paying(std::span<const ProposedNode> siblings, const StepPrice& price, std::int32_t rows,
                          std::int32_t room) {
   const auto most = std::min(siblings.size(), static_cast<std::size_t>(std::max(room, 0)));

@@ -40,6 +40,11 @@ void list_siblings(const Proposal& proposal, std::size_t sequence, const NodeOdd
 // Appends all nodes, each with at most the expected tokens of its earlier siblings and of its parent. Pure.
 void list_nodes(const Proposal& proposal, std::size_t sequence, const NodeOdds& odds, std::vector<ProposedNode>& nodes);
 
+// Keeps the first `most[sequence]` nodes of each sequence, and leaves in `most` what is not used up. The order of the
+// nodes alone decides. With them sorted, the parent and the earlier siblings of a kept node are kept, and no sampled
+// node is dropped for its own token. Pure.
+void limit_nodes(std::vector<ProposedNode>& nodes, std::span<std::int32_t> most);
+
 // The price of a token: the best goodput without siblings in tokens per µs, and the step that reaches it.
 struct StepPrice {
   double goodput = 0;

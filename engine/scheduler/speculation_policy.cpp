@@ -22,7 +22,8 @@ class FixedPolicy final : public SpeculationPolicy {
       const bool guesses = outlooks[i].most == 0;
       order.most = guesses ? outlooks[i].guesses.most : outlooks[i].most;
       order.length = {order.most, guesses};
-      if (!guesses && outlooks[i].rates != nullptr) order.width = options_.tree_width;
+      if (guesses || outlooks[i].rates == nullptr) continue;
+      order.width = std::min(options_.tree_width, outlooks[i].width);
     }
   }
 

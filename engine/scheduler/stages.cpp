@@ -79,6 +79,7 @@ void Engine::State::reserve_arrays() {
   plan_.sequences.reserve(most);
   draft_tasks_.reserve(most);
   nodes_.reserve(most * kMaxProposalNodes);
+  rooms_.reserve(most);
   kept_.reserve(kMaxProposalNodes);
   score_tasks_.reserve(most);
 }
@@ -102,7 +103,8 @@ void Engine::State::plan_next() {
     load.n_pending = sequence.waits_for_pages ? 0 : sequence.n_pending();
     load.remaining = sequence.remaining();
     load.score_prompt = sequence.request.score_prompt;
-    load.k_wanted = parts_[i].likely_nodes = sequence.drafting ? sequence.request.k.value_or(options.k) : 0;
+    const std::int32_t k = std::min(sequence.request.k.value_or(options.k), sequence.request.tree.longest_chain());
+    load.k_wanted = parts_[i].likely_nodes = sequence.drafting ? k : 0;
     // A step commits at most as many tokens, so add_guesses() compares no more.
     parts_[i].ref.most_guesses = std::min(load.k_wanted + 1, load.remaining);
     load.ready_depth = sequence.drafting ? look_ahead(i) : 0;

@@ -151,6 +151,7 @@ struct Engine::State {
   std::vector<DraftOutlook> outlooks_;  // [n_decoding]
   std::vector<DraftOrder> orders_;      // [n_decoding]
   std::vector<ProposedNode> nodes_;     // of proposals, the best first; then those to verify
+  std::vector<std::int32_t> rooms_;     // [n_running] for nodes of its proposal that are listed
   std::vector<std::int32_t> kept_;      // of one proposal
   Plan plan_;                           // [n_running]
   std::vector<DraftTask> draft_tasks_;  // [n_drafting]

@@ -46,6 +46,7 @@ DraftOutlook Engine::State::outlook_of(std::size_t i) {
   const std::int32_t most = std::max(0, std::min(load.k_wanted, load.remaining - 1));
   DraftOutlook outlook = estimates_.outlook(part.ref, part.guesses, most, load.ready_depth);
   outlook.sequence = i;
+  outlook.width = running[i]->request.tree.most_choices();
   if (!deadlines_.empty()) {
     outlook.deadline = deadlines_[i];
     outlook.worth = worth_of_token(deadlines_[i], forecast_);
@@ -172,26 +173,30 @@ void Engine::State::list_proposed(std::size_t i) {
 // Keeps the nodes that the policy verifies.
 void Engine::State::choose_nodes() {
   nodes_.clear();
+  rooms_.clear();
   std::int32_t rows = 0;
   for (std::size_t i = 0; i < running.size(); ++i) {
     const Part& part = parts_[i];
-    rows += part.plan.n_rows + (policy->selects_chains() ? 0 : part.proposal.chain_length());
+    const std::int32_t n_chain = policy->selects_chains() ? 0 : part.proposal.chain_length();
+    rows += part.plan.n_rows + n_chain;
     list_proposed(i);
+    // Each node has a slot of its own in the cache.
+    const std::int32_t slots = running[i]->pages.capacity_slots() - running[i]->n_tokens();
+    rooms_.push_back(std::min(slots, running[i]->request.tree.nodes) - n_chain);
   }
   std::sort(nodes_.begin(), nodes_.end());
+  limit_nodes(nodes_, rooms_);
   policy->select(nodes_, rows, std::min(target->max_rows(), target->max_logit_rows()) - rows);
   for (std::size_t i = 0; i < running.size(); ++i) {
     Part& part = parts_[i];
     if (part.width == 1 && !policy->selects_chains()) continue;
-    // Each node has a slot of its own in the cache.
-    std::int32_t slots = running[i]->pages.capacity_slots() - running[i]->n_tokens();
     kept_.clear();
     if (!policy->selects_chains()) {
       kept_.resize(static_cast<std::size_t>(part.proposal.chain_length()));
       std::iota(kept_.begin(), kept_.end(), 0);
     }
     for (const ProposedNode& node : nodes_) {
-      if (node.sequence == i && std::ssize(kept_) < slots) kept_.push_back(node.node);
+      if (node.sequence == i) kept_.push_back(node.node);
     }
     std::sort(kept_.begin(), kept_.end());
     keep_nodes(part.proposal, kept_);

@@ -65,7 +65,7 @@ DraftOrder TreePolicy::order_of(const DraftOutlook& outlook, TreeShape shape, do
   order.most = order.length.nodes = std::min(shape.depth, order.length.guessed ? outlook.guesses.most : outlook.most);
   if (order.length.guessed || outlook.rates == nullptr) return order;
   order.wants_probability = true;
-  order.width = shape.width;
+  order.width = std::min(shape.width, outlook.width);
   if (options_.stop_early) order.stop = {outlook.rates, outlook.deeper(), /*row_price=*/0, pass_price};
   return order;
 }

@@ -211,11 +211,12 @@ class CallReader {
   void read_speculative() {
     const json* given = fields_.find("speculative");
     if (given == nullptr) return;
-    static constexpr std::array<std::string_view, 3> kMembers = {"enabled", "max_tokens", "proposer"};
+    static constexpr std::array<std::string_view, 4> kMembers = {"enabled", "max_tokens", "proposer", "tree"};
     check_members(*given, "speculative", kMembers);
     const RequestFields fields(*given, "speculative.");
-    if (const auto most = fields.integer("max_tokens", 0, kMaxProposalNodes))
-      call_.k = static_cast<std::int32_t>(*most);
+    const auto most = fields.integer("max_tokens", 0, kMaxProposalNodes);
+    if (most) call_.k = static_cast<std::int32_t>(*most);
+    if (const json* tree = fields.find("tree")) read_tree(*tree, most);
     if (fields.boolean("enabled") == false) call_.k = 0;
     const auto proposer = fields.text("proposer");
     if (!proposer) return;
@@ -225,6 +226,24 @@ class CallReader {
       refuse_field("speculative.proposer", "must be \"auto\", \"draft\" or \"prompt_lookup\"");
     }
     call_.propose_by = known->second;
+  }
+
+  // A depth is the same limit as `max_tokens`. What is absent keeps its default, the largest value.
+  void read_tree(const json& given, std::optional<std::int64_t> max_tokens) {
+    static constexpr std::array<std::string_view, 3> kMembers = {"nodes", "depth", "width"};
+    check_members(given, "speculative.tree", kMembers);
+    const RequestFields fields(given, "speculative.tree.");
+    const auto read = [&](const char* name, std::int32_t& limit) {
+      const auto wanted = fields.integer(name, 1, limit);
+      if (wanted) limit = static_cast<std::int32_t>(*wanted);
+      return wanted;
+    };
+    read("nodes", call_.tree.nodes);
+    read("width", call_.tree.width);
+    const auto depth = read("depth", call_.tree.depth);
+    if (depth && max_tokens && *depth != *max_tokens) {
+      refuse_field("speculative.tree.depth", "and 'speculative.max_tokens' say different things: send one");
+    }
   }
 
   // A target time in milliseconds, as microseconds; 0: none.

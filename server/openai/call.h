@@ -44,7 +44,8 @@ struct CompletionCall {
   std::optional<std::int32_t> max_tokens;  // nullopt: the rest of the context
   std::vector<std::string> stop;
   std::string prediction;         // chat: a text that the answer probably repeats; empty: none
-  std::optional<std::int32_t> k;  // most tokens proposed per step; nullopt: the service's k
+  std::optional<std::int32_t> k;  // most tokens on one path of a proposal; nullopt: the service's k
+  TreeLimits tree;                // as in Request
   std::optional<ProposeBy> propose_by;
   SloTargets slo;
   std::string slo_tier;                      // whose targets they are; empty: none's

@@ -172,6 +172,7 @@ Request Service::prepare(const ServedModel& served, const CompletionCall& call, 
   request.stop_strings = call.stop;
   request.prediction = predicted_tokens(served, call);
   if (call.k) request.k = std::min(*call.k, served.k);
+  request.tree = call.tree;
   request.propose_by = call.propose_by;
   request.slo = call.slo;
   request.slo_tier = call.slo_tier;

@@ -68,6 +68,7 @@ struct CountedRequests {
   std::shared_ptr<PastAnswers> past_answers = nullptr;
   std::shared_ptr<LiveDraft> live_draft = empty_live_draft();
   std::int32_t tree_width = 1;
+  TreeLimits tree = {};  // of each request
 };
 
 // [kDistributionCells] counts of the engine's answers without a seed, drafting two tokens a step.
@@ -92,6 +93,7 @@ inline std::vector<std::int64_t> count_answers(const SamplingParams& sampling, s
     request.checksum = false;
     request.draft = requests.live_draft;
     request.past_answers = requests.past_answers;
+    request.tree = requests.tree;
     engine.submit(std::move(request));
   }
   EXPECT_TRUE(drain(engine));

@@ -2,7 +2,10 @@
 // An engine whose draft models change while it answers, alone and beside prompt lookup: no bit of an answer changes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <numeric>
+#include <string>
 
 #include "engine/speculative/draft_model_proposer.h"
 #include "tests/engine/engine_answers.h"
@@ -65,6 +68,34 @@ class BranchingProposer final : public testing::WrappedProposer {
   ChoiceRates rates_;
 };
 
+// Measures what is verified, by request.
+class ShapeWatch final : public testing::WrappedProposer {
+ public:
+  using Shapes = std::map<std::uint64_t, TreeLimits>;  // the largest of each
+
+  ShapeWatch(std::unique_ptr<Proposer> inner, Shapes& shapes) : WrappedProposer(std::move(inner)), shapes_(shapes) {}
+  std::int32_t propose(std::span<const DraftTask> tasks) override {
+    for (const DraftTask& task : tasks) proposals_[task.sequence->id.value] = task.proposal;
+    return WrappedProposer::propose(tasks);
+  }
+  void on_verified(const SequenceRef& sequence, const VerifyResult& result) override {
+    const Proposal& proposal = *proposals_.at(sequence.id.value);
+    TreeLimits& largest = shapes_.try_emplace(sequence.id.value, TreeLimits{0, 0, 0}).first->second;
+    largest.nodes = std::max(largest.nodes, static_cast<std::int32_t>(proposal.size()));
+    std::vector<std::int32_t> depths;
+    for (const std::int32_t parent : proposal.parents) {
+      depths.push_back(parent < 0 ? 1 : depths[static_cast<std::size_t>(parent)] + 1);
+      largest.depth = std::max(largest.depth, depths.back());
+      largest.width = std::max(largest.width, proposal.choices_below(parent));
+    }
+    WrappedProposer::on_verified(sequence, result);
+  }
+
+ private:
+  Shapes& shapes_;
+  std::map<std::uint64_t, const Proposal*> proposals_;  // of the step
+};
+
 struct Setting {
   std::int32_t k = 3, concurrency = 1;
   int swap_every = 0;
@@ -79,6 +110,8 @@ struct Setting {
   bool deadlines = false;  // every second request has targets, some of them out of reach
   bool branches = false;   // siblings are continued wherever there is room
   PolicyKind policy = PolicyKind::kGoodput;
+  std::vector<TreeLimits> trees = {};    // of the requests, in turn; empty: no limits
+  ShapeWatch::Shapes* shapes = nullptr;  // null: not watched
 };
 
 std::vector<Answer> answers_of(const SamplingParams& sampling, const Setting& run) {
@@ -101,13 +134,14 @@ std::vector<Answer> answers_of(const SamplingParams& sampling, const Setting& ru
   options.deadlines = run.deadlines;
   options.policy = run.policy;
   auto target = std::make_unique<ToyWorker>(ToyLanguage{.spread = 2});
-  const auto made = run.branches
-                        ? std::make_unique<Engine>(options, std::move(target), nullptr,
-                                                   std::make_unique<BranchingProposer>(options.max_running, pool),
-                                                   nullptr, std::vector<StepListener*>{&publisher})
-                        : std::make_unique<Engine>(options, std::move(target), nullptr, pool, nullptr,
-                                                   std::vector<StepListener*>{&publisher});
-  Engine& engine = *made;
+  std::unique_ptr<Proposer> proposer;
+  if (run.branches) {
+    proposer = std::make_unique<BranchingProposer>(options.max_running, pool);
+  } else {
+    proposer = std::make_unique<DraftModelProposer>(draft_model_options(options, *target), target->config(), pool);
+  }
+  if (run.shapes != nullptr) proposer = std::make_unique<ShapeWatch>(std::move(proposer), *run.shapes);
+  Engine engine(options, std::move(target), nullptr, std::move(proposer), nullptr, {&publisher});
   std::vector<Answer> answers(6);
   for (std::size_t i = 0; i < answers.size(); ++i) {
     Request request = testing::full_request(i + 1, prompt_of(3 + static_cast<std::int32_t>(i) * 9, 7), answers[i]);
@@ -117,6 +151,7 @@ std::vector<Answer> answers_of(const SamplingParams& sampling, const Setting& ru
     request.past_answers = run.past_answers;
     request.propose_by = run.propose_by;
     request.k = run.k_of_request;
+    if (!run.trees.empty()) request.tree = run.trees[i % run.trees.size()];
     if (run.deadlines && i % 2 == 0) request.slo = {.tpot_us = i == 0 ? 1 : 300, .ttft_us = i == 2 ? 1 : 0};
     if (run.predictions != nullptr) request.prediction = (*run.predictions)[i].tokens;
     engine.submit(std::move(request));
@@ -305,6 +340,79 @@ TEST(EngineWithDrafts, BranchesChangeSpeedAlone) {
       }
     }
     EXPECT_LT(steps_of_branches, steps_of_siblings) << "tokens after siblings were accepted";
+  }
+}
+
+// A client may limit the tree of its own request, beside others in the same step.
+TEST(EngineWithDrafts, EachRequestKeepsToItsTreeLimits) {
+  const std::vector<TreeLimits> limits{{.nodes = 1},
+                                       {.nodes = 3, .depth = 2, .width = 2},
+                                       {.nodes = 5, .depth = 4, .width = 3},
+                                       {.depth = 1, .width = 3},
+                                       {.depth = 3, .width = 1},
+                                       {}};
+  const auto check = [&](const ShapeWatch::Shapes& shapes, const std::string& where) {
+    ASSERT_EQ(shapes.size(), limits.size()) << where;
+    for (const auto& [id, shape] : shapes) {
+      EXPECT_LE(shape.nodes, limits[id - 1].nodes) << where << ", request " << id;
+      EXPECT_LE(shape.depth, limits[id - 1].depth) << where << ", request " << id;
+      EXPECT_LE(shape.width, limits[id - 1].width) << where << ", request " << id;
+    }
+  };
+  for (const SamplingParams& sampling :
+       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 1, .seed = 3}}) {
+    const auto plain = answers_of(sampling, {.k = 0});
+    for (const bool branches : {false, true}) {
+      Setting run{.k = 8, .concurrency = 6};
+      run.tree_width = 4;
+      run.trees = limits;
+      run.branches = branches;
+      const auto run_and_check = [&](const std::string& where) {
+        ShapeWatch::Shapes shapes;
+        run.shapes = &shapes;
+        const auto answers = answers_of(sampling, run);
+        for (std::size_t i = 0; i < answers.size(); ++i) EXPECT_TRUE(answers[i].same_as(plain[i])) << where;
+        check(shapes, where);
+        return shapes;
+      };
+      auto shapes = run_and_check("all that may be drafted");
+      EXPECT_EQ(shapes[1], (TreeLimits{1, 1, 1}));
+      EXPECT_EQ(shapes[2], (TreeLimits{3, 2, 2}));
+      EXPECT_EQ(shapes[3].nodes, 5);
+      EXPECT_EQ(shapes[4], (TreeLimits{3, 1, 3}));
+      EXPECT_EQ(shapes[5], (TreeLimits{3, 3, 1}));
+      EXPECT_EQ(shapes[6].depth, 8) << "the engine's own limit";
+      EXPECT_GT(shapes[6].nodes, 8);
+      run.adaptive_k = true;
+      for (const PolicyKind policy :
+           {PolicyKind::kGoodput, PolicyKind::kAdaServe, PolicyKind::kEqualGreedy, PolicyKind::kGlobalGreedy}) {
+        run.policy = policy;
+        run_and_check(std::string(policy_name(policy)));
+      }
+    }
+  }
+}
+
+TEST(EngineWithDrafts, GuessesKeepToTheTreeLimitsToo) {
+  const SamplingParams sampling{.temperature = 0};
+  const auto plain = answers_of(sampling, {.k = 0});
+  for (const bool adaptive_k : {false, true}) {
+    ShapeWatch::Shapes shapes;
+    Setting run{.k = 8, .concurrency = 6, .prompt_lookup = true, .adaptive_k = adaptive_k};
+    run.predictions = &plain;
+    run.propose_by = ProposeBy::kPromptLookup;
+    run.trees = {{.nodes = 2}, {.depth = 3}, {}};
+    run.shapes = &shapes;
+    const auto answers = answers_of(sampling, run);
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      EXPECT_TRUE(answers[i].same_as(plain[i]));
+      EXPECT_LE(shapes[i + 1].nodes, std::vector<std::int32_t>({2, 3, 8})[i % 3]);
+    }
+    if (!adaptive_k) {
+      EXPECT_EQ(shapes[1].nodes, 2);
+      EXPECT_EQ(shapes[2].nodes, 3);
+      EXPECT_GT(shapes[3].nodes, 3);
+    }
   }
 }
 

@@ -32,6 +32,7 @@ struct Setting {
   std::int32_t concurrency = 1;
   ToyProposer::Options draft;
   std::int32_t prefill_chunk = 16;
+  TreeLimits tree = {};  // of each request
 };
 
 std::vector<std::vector<std::int32_t>> some_prompts(std::size_t n, std::int32_t vocab_size) {
@@ -63,6 +64,7 @@ std::vector<Answer> answers_of(std::unique_ptr<Worker> worker, const ToyLanguage
     request.max_tokens = 40;
     request.end_ids = {kEndToken};
     request.draft = testing::empty_live_draft();
+    request.tree = setting.tree;
     engine.submit(std::move(request));
   }
   EXPECT_TRUE(testing::drain(engine));
@@ -172,6 +174,26 @@ TEST(EngineLossless, TreesGiveTheSameAnswers) {
         }
         EXPECT_GT(accepted, 20);
       }
+    }
+  }
+}
+
+TEST(EngineLossless, TreesThatTheRequestLimitsGiveTheSameAnswers) {
+  const ToyLanguage language;
+  for (const SamplingParams& sampling : modes()) {
+    const auto plain = answers_of(language, sampling, {.k = 0});
+    for (const TreeLimits& tree :
+         {TreeLimits{.nodes = 1}, TreeLimits{.nodes = 5}, TreeLimits{.depth = 3}, TreeLimits{.nodes = 4, .width = 2}}) {
+      const Setting setting{.k = 8, .concurrency = 8, .draft = {.likeness = 0.8, .width = 2}, .tree = tree};
+      const auto answers = answers_of(language, sampling, setting);
+      EXPECT_TRUE(all_same(plain, answers)) << tree.nodes << " nodes, depth " << tree.depth;
+      std::int32_t proposed = 0;
+      for (const Answer& answer : answers) {
+        const RequestFigures& figures = answer.summary.figures;
+        EXPECT_LE(figures.proposed, figures.steps * tree.longest_chain()) << "the toy's siblings are in its chain";
+        proposed += figures.proposed;
+      }
+      EXPECT_GT(proposed, 20);
     }
   }
 }
@@ -382,12 +404,13 @@ class FaultyProposer final : public testing::WrappedProposer {
   ChoiceRates rates_;
 };
 
-double p_value_of(const SamplingParams& sampling, Fault fault, std::size_t n_answers = 20000) {
+double p_value_of(const SamplingParams& sampling, Fault fault, std::size_t n_answers = 20000,
+                  const TreeLimits& tree = {}) {
   kernels::ThreadPool pool(1);
   const auto draft = testing::tiny_draft(testing::tiny_draft_config(testing::kDistributionVocab), 5);
-  const auto counts =
-      testing::count_answers(sampling, std::make_unique<FaultyProposer>(pool, fault),
-                             {.n = n_answers, .live_draft = testing::make_live_draft(draft), .tree_width = 3});
+  const auto counts = testing::count_answers(
+      sampling, std::make_unique<FaultyProposer>(pool, fault),
+      {.n = n_answers, .live_draft = testing::make_live_draft(draft), .tree_width = 3, .tree = tree});
   return testing::chi_square_p_value(counts, testing::answer_distribution(sampling));
 }
 
@@ -395,6 +418,15 @@ TEST(EngineRejection, SiblingsAndEarlyStopsKeepTheDistribution) {
   for (const SamplingParams& sampling : {SamplingParams{.temperature = 0.9F}, SamplingParams{.top_k = 2},
                                          SamplingParams{.temperature = 1.4F, .presence_penalty = 0.5F}}) {
     EXPECT_GT(p_value_of(sampling, Fault::kNone), testing::kSignificance);
+  }
+}
+
+// A cut that looked at a sampled token's own probability would bias the answers.
+TEST(EngineRejection, TreesThatTheRequestLimitsKeepTheDistribution) {
+  for (const TreeLimits& tree : {TreeLimits{.nodes = 2, .depth = 1}, TreeLimits{.nodes = 3},
+                                 TreeLimits{.nodes = 3, .width = 2}, TreeLimits{.depth = 1, .width = 3}}) {
+    EXPECT_GT(p_value_of({.temperature = 0.9F}, Fault::kNone, 20000, tree), testing::kSignificance)
+        << tree.nodes << " nodes, depth " << tree.depth << ", width " << tree.width;
   }
 }
 

@@ -76,6 +76,12 @@ TEST(RequestCheck, NamesTheFieldAtFault) {
       {"top_logprobs", kBad, [](Request& r) { r.top_logprobs = 11; }},
       {"k", kBad, [](Request& r) { r.k = -1; }},
       {"k", kBad, [](Request& r) { r.k = 17; }},
+      {"tree.nodes", kBad, [](Request& r) { r.tree.nodes = 0; }},
+      {"tree.nodes", kBad, [](Request& r) { r.tree.nodes = 17; }},
+      {"tree.depth", kBad, [](Request& r) { r.tree.depth = 0; }},
+      {"tree.depth", kBad, [](Request& r) { r.tree.depth = 17; }},
+      {"tree.width", kBad, [](Request& r) { r.tree.width = -1; }},
+      {"tree.width", kBad, [](Request& r) { r.tree.width = 5; }},
       {"draft", kBad, [](Request& r) { r.draft = live_draft_of_vocabulary(11); }},
       {"sink", kBad, [](Request& r) { r.sink = nullptr; }},
   };

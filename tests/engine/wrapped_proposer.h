@@ -18,6 +18,7 @@ class WrappedProposer : public Proposer {
     return inner_->catch_up(tasks, budget);
   }
   std::int32_t ready_depth(const SequenceRef& sequence) override { return inner_->ready_depth(sequence); }
+  Guesses guesses(const SequenceRef& sequence) override { return inner_->guesses(sequence); }
   std::int32_t propose(std::span<const DraftTask> tasks) override { return inner_->propose(tasks); }
   void on_verified(const SequenceRef& sequence, const VerifyResult& result) override {
     inner_->on_verified(sequence, result);

@@ -13,6 +13,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
       SLIP_CHECK(call.sampling.top_p > 0 && call.sampling.top_p <= 1, "top_p is in its range");
       SLIP_CHECK(!call.max_tokens || *call.max_tokens > 0 || (call.echo && *call.max_tokens == 0),
                  "max_tokens is in its range");
+      SLIP_CHECK(call.tree.longest_chain() >= 1 && call.tree.nodes <= slip::kMaxProposalNodes, "nodes is in its range");
+      SLIP_CHECK(call.tree.most_choices() >= 1 && call.tree.width <= slip::kMaxTreeWidth, "width is in its range");
       slip::GrammarCache().grammar(call.format);
     });
   }

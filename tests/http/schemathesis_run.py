@@ -35,6 +35,9 @@ def map_body(context, body):
         body["best_of"] = body.get("n") or 1
     if body.get("max_tokens") is not None:  # both must be equal, which the document cannot say
         body.pop("max_completion_tokens", None)
+    speculative = body.get("speculative")
+    if isinstance(speculative, dict) and isinstance(speculative.get("tree"), dict):
+        speculative["tree"].pop("depth", None)  # the same holds for depth and max_tokens
     if isinstance(body.get("metadata"), dict):  # the header may name another topic
         body["metadata"].pop("topic", None)
     return body

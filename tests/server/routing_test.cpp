@@ -67,6 +67,14 @@ TEST_F(RoutingTest, HowTokensAreProposedReachesTheEngine) {
   EXPECT_FALSE(engine_.request(2).k);
 }
 
+TEST_F(RoutingTest, TheLimitsOfATreeReachTheEngine) {
+  start();
+  figures_of(kQuery, "", {{"speculative", {{"tree", {{"nodes", 5}, {"width", 2}}}}}});
+  figures_of(kQuery);
+  EXPECT_EQ(engine_.request(0).tree, (TreeLimits{.nodes = 5, .width = 2}));
+  EXPECT_EQ(engine_.request(1).tree, TreeLimits{});
+}
+
 TEST_F(RoutingTest, APriorityReachesTheEngine) {
   start();
   figures_of(kQuery, "", {{"priority", 7}});

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/speculative/choice_rates.h"
@@ -60,6 +61,19 @@ TEST(GoodputPolicy, KeepsSiblingsOnlyInRowsThatPay) {
   EXPECT_EQ(n_kept(6, 99), 2U);
   EXPECT_EQ(n_kept(7, 99), 1U) << "a ninth row takes a fifth of a pass";
   EXPECT_EQ(n_kept(6, 1), 1U) << "there is no room";
+}
+
+TEST(GoodputPolicy, AProposalIsAsWideAsItsRequestAndTheServiceAllow) {
+  const ChoiceRates rates;
+  for (const std::int32_t width : {1, 2, 3, 4}) {
+    DraftOutlook outlook{.most = 3, .alpha = 0.6};
+    outlook.rates = &rates;
+    outlook.width = width;
+    GoodputPolicy policy({.tree_width = 3});
+    std::vector<DraftOrder> orders;
+    policy.choose(std::vector{outlook}, 0, curve(), orders);
+    EXPECT_EQ(orders[0].width, std::min(width, 3));
+  }
 }
 
 TEST(GoodputPolicy, RowsOfPromptsMakeDraftsDearer) {

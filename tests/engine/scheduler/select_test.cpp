@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace slip {
 namespace {
@@ -177,6 +178,71 @@ TEST(SelectNodes, ASampledTokenCountsByWhatComesBeforeIt) {
   EXPECT_EQ(likely[1], unlikely[1]);
   EXPECT_GT(likely[2], unlikely[2]) << "it comes after the token";
   EXPECT_GT(tokens_of(0.9, DrawMethod::kGumbel)[1], tokens_of(0.1, DrawMethod::kGumbel)[1]);
+}
+
+TEST(SelectNodes, ALimitCutsTheEndOfASequencesOrder) {
+  std::vector<ProposedNode> nodes{{0, 0, 0.9}, {1, 0, 0.8}, {0, 1, 0.7}, {0, 2, 0.6}, {2, 0, 0.5}, {1, 1, 0.4}};
+  std::vector<std::int32_t> most{2, 3, -1};
+  limit_nodes(nodes, most);
+  const auto is = [&](std::size_t i, std::size_t sequence, std::int32_t node) {
+    return nodes[i].sequence == sequence && nodes[i].node == node;
+  };
+  ASSERT_EQ(nodes.size(), 4U);
+  EXPECT_TRUE(is(0, 0, 0) && is(1, 1, 0) && is(2, 0, 1) && is(3, 1, 1));
+  EXPECT_EQ(most, (std::vector<std::int32_t>{0, 1, -1}));
+}
+
+// Nodes of a tree that a limit of `most` nodes keeps.
+std::vector<std::int32_t> within(const Proposal& proposal, std::int32_t most, const ChoiceRates& rates) {
+  std::vector<ProposedNode> nodes;
+  list_nodes(proposal, 0, {&rates, 0.7, 0.4}, nodes);
+  std::sort(nodes.begin(), nodes.end());
+  limit_nodes(nodes, std::span(&most, 1));
+  std::vector<std::int32_t> kept;
+  for (const ProposedNode& one : nodes) kept.push_back(one.node);
+  std::sort(kept.begin(), kept.end());
+  return kept;
+}
+
+TEST(SelectNodes, EveryLimitKeepsATree) {
+  const ChoiceRates rates;
+  const Proposal proposal = tree_with_a_branch();
+  for (std::int32_t most = 0; most <= static_cast<std::int32_t>(proposal.size()) + 1; ++most) {
+    const auto kept = within(proposal, most, rates);
+    EXPECT_EQ(std::ssize(kept), std::min<std::ptrdiff_t>(most, std::ssize(proposal.tokens)));
+    for (const std::int32_t node : kept) {
+      const std::int32_t parent = proposal.parents[static_cast<std::size_t>(node)];
+      EXPECT_TRUE(parent < 0 || std::binary_search(kept.begin(), kept.end(), parent)) << node;
+      for (std::int32_t earlier = 0; earlier < node; ++earlier) {
+        if (proposal.parents[static_cast<std::size_t>(earlier)] != parent) continue;
+        EXPECT_TRUE(std::binary_search(kept.begin(), kept.end(), earlier)) << node;
+      }
+    }
+  }
+}
+
+// A sampled node that a limit drops because its own token is unlikely would bias the answers.
+TEST(SelectNodes, ALimitDropsNoSampledTokenForItsOwnProbability) {
+  const ChoiceRates rates;
+  const auto tree_of = [](std::size_t changed, double q) {
+    Proposal proposal;
+    proposal.draw_method = DrawMethod::kSampled;
+    const double likely[] = {0.6, 0.7, 0.5};
+    for (std::size_t i = 0; i < 3; ++i) {
+      proposal.add_to_chain(static_cast<std::int32_t>(i), std::log(i == changed ? q : likely[i]));
+    }
+    for (const std::int32_t place : {0, 1, 2}) proposal.add_sibling(place, 11 + place);
+    return proposal;
+  };
+  for (std::size_t changed = 0; changed < 3; ++changed) {
+    for (std::int32_t most = 1; most <= 6; ++most) {
+      const auto keeps = [&](double q) {
+        const auto kept = within(tree_of(changed, q), most, rates);
+        return std::binary_search(kept.begin(), kept.end(), static_cast<std::int32_t>(changed));
+      };
+      for (const double q : {0.02, 0.3, 0.99}) EXPECT_EQ(keeps(q), keeps(0.6)) << changed << ' ' << most << ' ' << q;
+    }
+  }
 }
 
 TEST(SelectNodes, GuessesCountByTheRateOfTheirKind) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "engine/speculative/choice_rates.h"
 
 namespace slip {
@@ -23,6 +25,19 @@ TEST(FixedPolicy, DraftsAsMuchAsItMay) {
   EXPECT_EQ(orders[1].length, (DraftLength{5, true}));
   EXPECT_EQ(orders[1].width, 1) << "guesses have no siblings";
   EXPECT_EQ(orders[2].most, 0);
+}
+
+TEST(FixedPolicy, AProposalIsAsWideAsItsRequestAndTheServiceAllow) {
+  const ChoiceRates rates;
+  const auto policy = make_fixed_policy({.tree_width = 3});
+  std::vector<DraftOrder> orders;
+  for (const std::int32_t width : {1, 2, 3, 4}) {
+    DraftOutlook outlook{.most = 3};
+    outlook.rates = &rates;
+    outlook.width = width;
+    policy->choose(std::vector{outlook}, 0, {}, orders);
+    EXPECT_EQ(orders[0].width, std::min(width, 3));
+  }
 }
 
 TEST(FixedPolicy, KeepsAsManySiblingsAsFit) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "engine/speculative/choice_rates.h"
+
 namespace slip {
 namespace {
 
@@ -124,6 +126,18 @@ TEST(TreePolicy, DraftsToTheDepthOfItsBudget) {
     EXPECT_EQ(order.most, 3);
     EXPECT_GT(order.saved_us, 0);
   }
+}
+
+TEST(TreePolicy, AProposalIsAsWideAsItsRequestAllows) {
+  const ChoiceRates rates;
+  auto two = outlooks(2);  // with a budget of nine rows: four wide
+  two[0].rates = two[1].rates = &rates;
+  two[1].width = 1;
+  TreePolicy policy(PolicyKind::kAdaServe, {.tree_width = 3});
+  std::vector<DraftOrder> orders;
+  policy.choose(two, 0, curve(), orders);
+  EXPECT_EQ(orders[0].width, 3);
+  EXPECT_EQ(orders[1].width, 1);
 }
 
 TEST(TreePolicy, DecodesPlainlyWhereTheSequencesFillTheBudget) {

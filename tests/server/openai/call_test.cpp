@@ -135,6 +135,32 @@ TEST(Call, SpeculativeSaysHowTokensAreProposed) {
   EXPECT_EQ(chat(R"("speculative":{"proposer":"prompt_lookup"})").propose_by, ProposeBy::kPromptLookup);
 }
 
+TEST(Call, SpeculativeLimitsTheTreeOfAProposal) {
+  const auto tree = [](const std::string& limits) { return chat(R"("speculative":{"tree":)" + limits + "}").tree; };
+  EXPECT_EQ(chat("").tree, TreeLimits{});
+  EXPECT_EQ(tree("null"), TreeLimits{});
+  EXPECT_EQ(tree("{}"), TreeLimits{});
+  EXPECT_EQ(tree(R"({"nodes":null,"depth":null,"width":null})"), TreeLimits{});
+  EXPECT_EQ(tree(R"({"nodes":1,"depth":1,"width":1})"), (TreeLimits{1, 1, 1}));
+  EXPECT_EQ(tree(R"({"nodes":16,"depth":16.0,"width":4})"), (TreeLimits{16, 16, 4}));
+  EXPECT_EQ(tree(R"({"depth":3})"), (TreeLimits{.depth = 3}));
+  EXPECT_FALSE(chat(R"("speculative":{"tree":{"depth":3}})").k);
+  const auto both = chat(R"("speculative":{"enabled":false,"max_tokens":3,"tree":{"depth":3,"nodes":2}})");
+  EXPECT_EQ(both.tree, (TreeLimits{.nodes = 2, .depth = 3}));
+  EXPECT_EQ(both.k, 0) << "nothing is proposed";
+}
+
+TEST(Call, ATreeLimitOutOfRangeSaysTheRange) {
+  const auto said = [](const std::string& limits) {
+    return fault_of_body(Endpoint::kChat, "{" + kMessages + R"(,"speculative":)" + limits + "}").message();
+  };
+  EXPECT_EQ(said(R"({"tree":{"nodes":17}})"), "'speculative.tree.nodes' must be an integer from 1 to 16");
+  EXPECT_EQ(said(R"({"tree":{"depth":0}})"), "'speculative.tree.depth' must be an integer from 1 to 16");
+  EXPECT_EQ(said(R"({"tree":{"width":5}})"), "'speculative.tree.width' must be an integer from 1 to 4");
+  EXPECT_EQ(said(R"({"max_tokens":4,"tree":{"depth":3}})"),
+            "'speculative.tree.depth' and 'speculative.max_tokens' say different things: send one");
+}
+
 // Only the likeliest token is in a mass of 0; OpenAI takes it, and so do some clients for greedy decoding.
 TEST(Call, TopPOfZeroIsGreedy) {
   for (const char* top_p : {"0", "0.0", "1e-300"}) {
@@ -293,6 +319,18 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"("speculative":{"max_tokens":"4"})", "speculative.max_tokens"},
         Refusal{R"("speculative":{"proposer":"ngram"})", "speculative.proposer"},
         Refusal{R"("speculative":{"proposer":2})", "speculative.proposer"},
+        Refusal{R"("speculative":{"tree":3})", "speculative.tree"},
+        Refusal{R"("speculative":{"tree":[]})", "speculative.tree"},
+        Refusal{R"("speculative":{"tree":{"nodes":0}})", "speculative.tree.nodes"},
+        Refusal{R"("speculative":{"tree":{"nodes":"8"}})", "speculative.tree.nodes"},
+        Refusal{R"("speculative":{"tree":{"nodes":true}})", "speculative.tree.nodes"},
+        Refusal{R"("speculative":{"tree":{"depth":17}})", "speculative.tree.depth"},
+        Refusal{R"("speculative":{"tree":{"depth":1.5}})", "speculative.tree.depth"},
+        Refusal{R"("speculative":{"tree":{"depth":4294967297}})", "speculative.tree.depth"},
+        Refusal{R"("speculative":{"tree":{"width":0}})", "speculative.tree.width"},
+        Refusal{R"("speculative":{"tree":{"width":-1}})", "speculative.tree.width"},
+        Refusal{R"("speculative":{"tree":{"branches":2}})", "speculative.tree.branches"},
+        Refusal{R"("speculative":{"max_tokens":0,"tree":{"depth":1}})", "speculative.tree.depth"},
         Refusal{R"("speculative":{"k":2})", "speculative.k"}, Refusal{R"("prediction":{})", "prediction.type"},
         Refusal{R"("prediction":"a text")", "prediction"}, Refusal{R"("slo":40)", "slo"},
         Refusal{R"("slo":{"tpot_ms":0})", "slo.tpot_ms"}, Refusal{R"("slo":{"tpot_ms":-1})", "slo.tpot_ms"},
