@@ -37,7 +37,7 @@ struct LearnerOptions {
                          .microbatch_tokens = 2048,
                          .products = fastest_products()};
   CanaryOptions canary;
-  std::int32_t batch_requests = 8;            // records per optimizer step; a topic's first waits for kFirstBatches
+  std::int32_t batch_requests = 6;            // records per optimizer step; a topic's first waits for kFirstBatches
   std::int64_t steps_between_candidates = 5;  // of a new trainer; see steps_between_exports()
   std::size_t queue_observations = 4096;      // capacity of the inbox; beyond it the oldest are dropped
   int k = 3;                                  // draft chain length that scoring assumes

@@ -91,9 +91,13 @@ TEST(LoadReport, DrawsGoodputAndLatencyOfAllArms) {
     for (const char* text : {"Time to the first token, ms", "Time between tokens, ms", ">auto<", ">none<"}) {
       EXPECT_THAT(svg, HasSubstr(text));
     }
-    std::size_t lines = 0;
-    for (std::size_t at = svg.find("<polyline"); at != std::string::npos; at = svg.find("<polyline", at + 1)) ++lines;
-    EXPECT_EQ(lines, 2U * (1 + 2 + 2)) << "p50 and p99 of two times, and the goodput";
+    const auto count = [&](const std::string& part) {
+      std::size_t n = 0;
+      for (std::size_t at = svg.find(part); at != std::string::npos; at = svg.find(part, at + 1)) ++n;
+      return n;
+    };
+    EXPECT_EQ(count(R"(stroke-width="2.4")"), 2U * (1 + 2 + 1)) << "goodput, p50 of two times, and the legend";
+    EXPECT_EQ(count(R"(stroke-width="1.4")"), 2U * 2) << "p99 of two times";
   }
 }
 

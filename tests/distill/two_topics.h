@@ -16,7 +16,10 @@ namespace slip::testing {
 // A learner fixture with a second topic.
 class TwoTopics : public LearnerSetup {
  public:
+  static constexpr std::int32_t kBatch = 8;
+
   TwoTopics() {
+    options.batch_requests = kBatch;
     topics = TopicTable({{"sql", {}}, {"math", {}}});
     other = std::make_shared<LiveDraft>(DraftId{2}, "math", version_of(DraftId{2}, "math"));
   }
@@ -32,11 +35,11 @@ class TwoTopics : public LearnerSetup {
                                      std::vector<std::shared_ptr<LiveDraft>>{nullptr, live_draft, other}, base, store,
                                      replay, policy, recorded);
   }
-  // 8 requests of one topic and then 8 of the other, so that topics change with every batch.
+  // A batch of one topic's requests and then one of the other's, so that topics change with every batch.
   void stream_both(Learner& learner, std::uint64_t first_id, int rounds) {
     for (int round = 0; round < rounds; ++round) {
       for (const std::uint32_t topic : {1U, 2U}) {
-        for (std::uint64_t i = 0; i < 8; ++i) {
+        for (std::int32_t i = 0; i < kBatch; ++i) {
           tell(learner, answered(first_id++), true, topic);
         }
         ASSERT_TRUE(learner.wait_idle(kPatienceUs));

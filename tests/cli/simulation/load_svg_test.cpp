@@ -28,6 +28,10 @@ std::size_t count(const std::string& text, const std::string& part) {
   return n;
 }
 
+// The widths of an arm's curves; axes are thinner. The legend has a line for each of the two arms.
+constexpr const char *kLine = R"(stroke-width="2.4")", *kDashes = R"(stroke-width="1.4")";
+constexpr std::size_t kLegend = 2;
+
 TEST(LoadSvg, DrawsEachArmOverTheLoads) {
   const std::string svg = load_svg(json::array({load(5, 80), load(20, 4000)}), latency("a <machine>"));
   EXPECT_THAT(svg, HasSubstr("a &lt;machine&gt;"));
@@ -44,14 +48,16 @@ TEST(LoadSvg, EachPanelHasItsOwnFigures) {
   drawing.panels.push_back({.title = "met", .line = "/goodput_per_s", .dashes = "", .logarithmic = false});
   drawing.panels.push_back({.title = "none has it", .line = "/absent", .dashes = "/ttft_ms/p99"});
   const std::string svg = load_svg(loads, drawing);
-  EXPECT_EQ(count(svg, "<polyline"), 2U * 2 + 1) << "only one arm has goodput";
+  EXPECT_EQ(count(svg, kLine), 2U + 1 + kLegend) << "only one arm has goodput";
+  EXPECT_EQ(count(svg, kDashes), 2U);
   for (const char* label : {">0<", ">2<", ">12<", ">met<"}) EXPECT_THAT(svg, HasSubstr(label));
   EXPECT_THAT(svg, Not(HasSubstr("none has it")));
 }
 
 TEST(LoadSvg, LeavesOutALoadThatWasNotAnswered) {
   const std::string svg = load_svg(json::array({load(5, nullptr)}), latency("m"));
-  EXPECT_THAT(svg, Not(HasSubstr("polyline")));
+  EXPECT_EQ(count(svg, kLine), kLegend);
+  EXPECT_EQ(count(svg, kDashes), 0U);
   EXPECT_THAT(load_svg(json::array({load(5, 0), load(6, nullptr)}), latency("m")), Not(HasSubstr("inf")))
       << "0 has no logarithm";
 }
