@@ -141,19 +141,19 @@ WaitingRequest RequestQueue::remove(Waiting& queue, Waiting::iterator at) {
   return removed;
 }
 
-std::optional<WaitingRequest> RequestQueue::pop_cancelled() {
+std::list<WaitingRequest> RequestQueue::take_cancelled() {
   const std::lock_guard lock(mutex_);
-  const auto from = [&](Waiting& queue) -> std::optional<WaitingRequest> {
-    const auto found = std::find_if(queue.begin(), queue.end(), [&](const WaitingRequest& waiting) {
-      return live_.find(waiting.request.id)->second.cancelled;
-    });
-    if (found == queue.end()) return std::nullopt;
-    return remove(queue, found);
+  Waiting cancelled;
+  const auto take_from = [&](Waiting& queue) {
+    for (auto at = queue.begin(); at != queue.end();) {
+      const auto waiting = at++;
+      if (live_.find(waiting->request.id)->second.cancelled) cancelled.splice(cancelled.end(), queue, waiting);
+    }
   };
-  for (auto& [id, tenant] : tenants_) {
-    if (auto cancelled = from(tenant.waiting)) return cancelled;
-  }
-  return from(background_);
+  for (auto& [id, tenant] : tenants_) take_from(tenant.waiting);
+  n_waiting_ -= cancelled.size();
+  take_from(background_);
+  return cancelled;
 }
 
 // A tenant's turns ascend in its queue, so a merge of the queues gives the order of all.
