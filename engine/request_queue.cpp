@@ -107,10 +107,11 @@ std::int32_t RequestQueue::n_before(TenantId tenant, std::int32_t priority) cons
   if (const auto own = tenants_.find(tenant); own != tenants_.end()) {
     const Waiting& waiting = own->second.waiting;
     if (!waiting.empty()) turn.waits_since = own->second.waits_since;
-    const auto is_before = [&](const WaitingRequest& one) {
-      return turn_us(one.submitted_us, one.request.priority) <= new_us;
+    const auto is_later = [&](const WaitingRequest& one) {
+      return turn_us(one.submitted_us, one.request.priority) > new_us;
     };
-    n = static_cast<std::int32_t>(std::count_if(waiting.begin(), waiting.end(), is_before));
+    const auto place = std::find_if(waiting.begin(), waiting.end(), is_later);
+    n = static_cast<std::int32_t>(std::distance(waiting.begin(), place));
     turn.n_earlier = own->second.n_running + n;
     turn.last_start = own->second.last_start;
   }
