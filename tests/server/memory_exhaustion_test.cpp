@@ -91,8 +91,8 @@ TEST(MemoryExhaustion, InboxesLoseWhatCannotBeKept) {
   EXPECT_EQ(std::vector<int>(batch.begin(), batch.end()), (std::vector<int>{2, 3}));
 }
 
-// Bug: a series without memory for its counters was listed, but did not exist. Removing it as the oldest one failed, and
-// so did each scrape from then on.
+// Bug: a series without memory for its counters was listed, but did not exist. Removing it as the oldest one failed,
+// and so did each scrape from then on.
 TEST(MemoryExhaustion, ASeriesThatWasNotCreatedIsNotRemoved) {
   prometheus::Registry registry;
   DraftSeries series(registry);
