@@ -27,6 +27,15 @@ nlohmann::json ratio(double part, double whole) {
   return whole > 0 ? nlohmann::json(part / whole) : nlohmann::json(nullptr);
 }
 
+nlohmann::json by_proposer(const RequestFigures& figures) {
+  nlohmann::json counts;
+  for (std::size_t by = 0; by < kProposers; ++by) {
+    counts[proposer_name(static_cast<ProposedBy>(by))] = {{"proposed", figures.by_proposer[by].proposed},
+                                                          {"accepted", figures.by_proposer[by].accepted}};
+  }
+  return counts;
+}
+
 }  // namespace
 
 AnswerPrinter::AnswerPrinter(bool json, bool show_progress, std::size_t n_answers)
@@ -95,6 +104,7 @@ nlohmann::json GeneratedAnswer::describe(const RequestSummary& summary) const {
                            {"accepted", figures.accepted},
                            {"first_rejections", figures.first_rejections},
                            {"accepted_siblings", figures.accepted_siblings},
+                           {"by_proposer", by_proposer(figures)},
                            {"acceptance_rate", ratio(figures.accepted, figures.accepted + figures.first_rejections)},
                            {"accepted_length", ratio(figures.output_tokens, figures.steps)},
                            {"tokens_per_second", ratio(figures.output_tokens - 1, seconds)},

@@ -107,10 +107,11 @@ std::int32_t RequestQueue::n_before(TenantId tenant, std::int32_t priority) cons
   if (const auto own = tenants_.find(tenant); own != tenants_.end()) {
     const Waiting& waiting = own->second.waiting;
     if (!waiting.empty()) turn.waits_since = own->second.waits_since;
-    const auto is_before = [&](const WaitingRequest& one) {
-      return turn_us(one.submitted_us, one.request.priority) <= new_us;
+    const auto is_later = [&](const WaitingRequest& one) {
+      return turn_us(one.submitted_us, one.request.priority) > new_us;
     };
-    n = static_cast<std::int32_t>(std::count_if(waiting.begin(), waiting.end(), is_before));
+    const auto place = std::find_if(waiting.begin(), waiting.end(), is_later);
+    n = static_cast<std::int32_t>(std::distance(waiting.begin(), place));
     turn.n_earlier = own->second.n_running + n;
     turn.last_start = own->second.last_start;
   }
@@ -141,19 +142,19 @@ WaitingRequest RequestQueue::remove(Waiting& queue, Waiting::iterator at) {
   return removed;
 }
 
-std::optional<WaitingRequest> RequestQueue::pop_cancelled() {
+std::list<WaitingRequest> RequestQueue::take_cancelled() {
   const std::lock_guard lock(mutex_);
-  const auto from = [&](Waiting& queue) -> std::optional<WaitingRequest> {
-    const auto found = std::find_if(queue.begin(), queue.end(), [&](const WaitingRequest& waiting) {
-      return live_.find(waiting.request.id)->second.cancelled;
-    });
-    if (found == queue.end()) return std::nullopt;
-    return remove(queue, found);
+  Waiting cancelled;
+  const auto take_from = [&](Waiting& queue) {
+    for (auto at = queue.begin(); at != queue.end();) {
+      const auto waiting = at++;
+      if (live_.find(waiting->request.id)->second.cancelled) cancelled.splice(cancelled.end(), queue, waiting);
+    }
   };
-  for (auto& [id, tenant] : tenants_) {
-    if (auto cancelled = from(tenant.waiting)) return cancelled;
-  }
-  return from(background_);
+  for (auto& [id, tenant] : tenants_) take_from(tenant.waiting);
+  n_waiting_ -= cancelled.size();
+  take_from(background_);
+  return cancelled;
 }
 
 // A tenant's turns ascend in its queue, so a merge of the queues gives the order of all.

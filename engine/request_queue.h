@@ -52,8 +52,8 @@ class RequestQueue {
   // Whether any running or waiting request is cancelled; whether this one is.
   bool any_cancelled() const;
   bool is_cancelled(RequestId id) const;
-  // Removes the first waiting request that is cancelled; empty: none is.
-  std::optional<WaitingRequest> pop_cancelled();
+  // Removes all waiting requests that are cancelled. Cost: O(waiting requests).
+  std::list<WaitingRequest> take_cancelled();
   // The first `most` waiting requests in the order of their turns. REQUIRES: needs has that capacity. Cost: O(tenants +
   // most · log tenants).
   void peek_needs(std::size_t most, std::vector<WaitingNeed>& needs);

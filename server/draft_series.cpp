@@ -78,11 +78,7 @@ void DraftSeries::add_positions(Series& series, const SeriesKey& key, const Requ
 DraftSeries::Series& DraftSeries::series_for(const SeriesKey& key) {
   const auto found = series_.find(key);
   if (found != series_.end()) return found->second;
-  if (order_.size() >= kMaxSeries) {
-    remove(order_.front());
-    order_.pop_front();
-  }
-  order_.push_back(key);
+  if (series_.size() >= kMaxSeries) remove_oldest();
   const prometheus::Labels labels = labels_of(key);
   Series fresh{&drafts_.Add(labels), &proposed_.Add(labels), &accepted_.Add(labels), &siblings_.Add(labels),
                &emitted_.Add(labels)};
@@ -94,11 +90,15 @@ DraftSeries::Series& DraftSeries::series_for(const SeriesKey& key) {
   for (std::size_t rank = 0; rank < fresh.accepted_of.size(); ++rank) {
     fresh.accepted_of[rank] = &accepted_of_.Add(labels_with(key, "rank", std::to_string(rank)));
   }
+  fresh.number = ++n_created_;
   return series_.emplace(key, fresh).first->second;
 }
 
-void DraftSeries::remove(const SeriesKey& key) {
-  const Series& old = series_.at(key);
+void DraftSeries::remove_oldest() {
+  const auto oldest = std::min_element(series_.begin(), series_.end(), [](const auto& one, const auto& other) {
+    return one.second.number < other.second.number;
+  });
+  const Series& old = oldest->second;
   drafts_.Remove(old.drafts);
   proposed_.Remove(old.proposed);
   accepted_.Remove(old.accepted);
@@ -110,7 +110,7 @@ void DraftSeries::remove(const SeriesKey& key) {
   for (Counter* counter : old.accepted_at) {
     if (counter != nullptr) accepted_at_.Remove(counter);
   }
-  series_.erase(key);
+  series_.erase(oldest);
 }
 
 AcceptanceCount DraftSeries::acceptance(const std::string& draft, std::uint64_t version) const {

@@ -8,7 +8,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <string>
 
@@ -50,16 +49,17 @@ class DraftSeries {
     std::array<Counter*, kMaxTreeWidth> accepted_of{};  // by rank
     std::array<Counter*, kMaxProposalNodes> accepted_at{};
     AcceptanceCount count;
+    std::uint64_t number = 0;  // ascends in the order of creation
   };
   Series& series_for(const SeriesKey& key);
   static void add_proposers(Series& series, const RequestFigures& figures);
   void add_positions(Series& series, const SeriesKey& key, const RequestFigures& figures);
-  void remove(const SeriesKey& key);
+  void remove_oldest();
 
   Counters &drafts_, &proposed_, &accepted_, &siblings_, &emitted_, &proposed_by_, &accepted_by_, &accepted_of_,
       &accepted_at_;
   std::map<SeriesKey, Series> series_;
-  std::deque<SeriesKey> order_;  // oldest first
+  std::uint64_t n_created_ = 0;
 };
 
 }  // namespace slip

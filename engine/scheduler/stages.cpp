@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::int64_t kLogAgainUs = 60'000'000;
 
-// Counts a proposal's tokens by what proposed them. `path`: the accepted nodes; `rejected`: all choices behind them
-// were wrong.
+// Counts a proposal's tokens by what proposed them. `path`: the accepted nodes; `rejected`: all choices for the place
+// after them were wrong.
 void count_proposers(const Proposal& proposal, std::span<const std::int32_t> path, bool rejected,
                      RequestFigures& counts) {
   const auto of = [&](std::size_t node) { return static_cast<std::size_t>(proposal.proposed_by[node]); };

@@ -21,7 +21,9 @@ constexpr std::int32_t kMostBackground = 4;  // background requests at once
 
 void Engine::State::end_cancelled() {
   if (!request_queue.any_cancelled()) return;
-  while (auto waiting = request_queue.pop_cancelled()) finish_unstarted(std::move(*waiting), StopReason::kCancelled);
+  for (WaitingRequest& waiting : request_queue.take_cancelled()) {
+    finish_unstarted(std::move(waiting), StopReason::kCancelled);
+  }
   for (const auto& sequence : running) {
     if (request_queue.is_cancelled(sequence->request.id)) sequence->reason = StopReason::kCancelled;
   }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/openai/message.h"
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "common/error.h"
+#include "server/openai/request_fields.h"
 
 namespace slip {
 namespace {
@@ -13,6 +16,8 @@ using nlohmann::json;
 
 constexpr std::size_t kMaxMessages = 4096;
 constexpr std::size_t kMaxShownBytes = 64;
+constexpr std::array<std::string_view, 4> kMessageFields = {"role", "content", "name", "id"};
+constexpr std::array<std::string_view, 3> kPartFields = {"type", "text", "cache_control"};
 
 [[noreturn]] void refuse(ErrorCode code, const std::string& place, const std::string& why) {
   throw Error(code, "'" + place + "' " + why, {}, place);
@@ -34,7 +39,7 @@ std::string parse_part(const json& part, const std::string& place) {
     const bool cache_hint = name == "cache_control";  // prompt prefixes are cached anyway
     if (cache_hint && !value.is_object() && !value.is_null()) refuse(place + ".cache_control", "must be an object");
     if (name != "type" && name != "text" && !value.is_null() && !cache_hint) {
-      refuse(place + "." + name.substr(0, kMaxShownBytes), "is not a field of a text part");
+      refuse_unknown_field(place, name, kPartFields);
     }
   }
   const auto text = part.find("text");
@@ -90,8 +95,8 @@ ChatMessage parse_message(const json& message, const std::string& place) {
     }
     const bool known = name == "tool_calls" || name == "tool_call_id" || name == "function_call" || name == "audio" ||
                        name == "refusal" || name == "annotations" || name == "reasoning_content";
-    refuse(known ? ErrorCode::kUnsupported : ErrorCode::kInvalidArgument, place + "." + name.substr(0, kMaxShownBytes),
-           known ? "is not supported yet" : "is not a field of a message");
+    if (!known) refuse_unknown_field(place, name, kMessageFields);
+    refuse(ErrorCode::kUnsupported, place + "." + name, "is not supported yet");
   }
   const auto content = message.find("content");
   if (content == message.end() || content->is_null()) refuse(place + ".content", "is missing");

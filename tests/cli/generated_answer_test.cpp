@@ -16,6 +16,8 @@ RequestSummary summary_of(std::int32_t n_tokens) {
   summary.figures.proposed = 6;
   summary.figures.accepted = 3;
   summary.figures.first_rejections = 1;
+  summary.figures.by_proposer = {
+      {{.proposed = 4, .accepted = 1, .first_rejections = 1}, {.proposed = 2, .accepted = 2}}};
   summary.figures.finished_us = 1'000'000;
   summary.figures.checksum = 0xab;
   return summary;
@@ -44,6 +46,8 @@ TEST(GeneratedAnswer, IsOneJsonObjectAPromptInInputOrder) {
   EXPECT_EQ(lines[0]["text"], "x\xEF\xBF\xBD");
   EXPECT_EQ(lines[0]["token_ids"], (std::vector<int>{3, 4}));
   EXPECT_EQ(lines[0]["stop_reason"], "stop_token");
+  EXPECT_EQ(lines[0]["by_proposer"].dump(),
+            R"({"draft":{"accepted":1,"proposed":4},"prompt_lookup":{"accepted":2,"proposed":2}})");
   EXPECT_DOUBLE_EQ(lines[0]["acceptance_rate"].get<double>(), 0.75);
   EXPECT_DOUBLE_EQ(lines[0]["accepted_length"].get<double>(), 2.5);
   EXPECT_DOUBLE_EQ(lines[0]["tokens_per_second"].get<double>(), 4);

@@ -32,6 +32,13 @@ class RequestQueueTest : public ::testing::Test {
   void push_many(std::uint64_t first, int n, std::uint64_t tenant) {
     for (int i = 0; i < n; ++i) push(first + static_cast<std::uint64_t>(i), tenant);
   }
+  void push_background(std::uint64_t id) {
+    Request request;
+    request.id = {id};
+    request.prompt = {1};
+    request.source.emplace();
+    queue_.push(std::move(request));
+  }
   // Starts the next request, as the engine does.
   std::uint64_t start() {
     queue_.peek_needs(1, needs_);
@@ -243,11 +250,7 @@ TEST_F(RequestQueueTest, ARequestThatComesAfterThePeekHasNoIndex) {
 TEST_F(RequestQueueTest, AnyWaitingRequestCanBePopped) {
   push(1, 7);
   push(2, 8);
-  Request request;
-  request.id = {9};
-  request.prompt = {1};
-  request.source.emplace();
-  queue_.push(std::move(request));
+  push_background(9);
   for (const std::uint64_t id : {1, 2, 9}) EXPECT_EQ(queue_.pop()->request.id.value, id);
   EXPECT_FALSE(queue_.pop());
 }
@@ -257,10 +260,28 @@ TEST_F(RequestQueueTest, ARequestThatNeverStartedTookNoPlace) {
   push(101, 8);
   queue_.cancel({1});
   EXPECT_TRUE(queue_.any_cancelled());
-  EXPECT_EQ(queue_.pop_cancelled()->request.id.value, 1U);
+  const auto cancelled = queue_.take_cancelled();
+  ASSERT_EQ(cancelled.size(), 1U);
+  EXPECT_EQ(cancelled.front().request.id.value, 1U);
   queue_.forget({1});
   EXPECT_FALSE(queue_.any_cancelled());
   EXPECT_EQ(start_many(2), (Ids{2, 101}));
+}
+
+// Bug: one was taken at a time, and each search began at the first waiting request.
+TEST_F(RequestQueueTest, AllCancelledOnesAreTakenAtOnce) {
+  push_many(1, 4, 7);
+  push_many(101, 2, 8);
+  push_background(9);
+  EXPECT_EQ(start(), 1U);
+  for (const std::uint64_t id : {1, 2, 4, 9, 101}) queue_.cancel({id});
+  Ids ids;
+  for (const WaitingRequest& one : queue_.take_cancelled()) ids.push_back(one.request.id.value);
+  EXPECT_EQ(ids, (Ids{2, 4, 101, 9})) << "the first one runs";
+  EXPECT_EQ(queue_.n_waiting(), 2);
+  EXPECT_TRUE(queue_.take_cancelled().empty());
+  EXPECT_FALSE(queue_.take_background());
+  EXPECT_EQ(start_many(3), (Ids{102, 3, 0}));
 }
 
 TEST_F(RequestQueueTest, RefusesWhatItCannotHold) {
@@ -280,11 +301,7 @@ TEST_F(RequestQueueTest, RefusesWhatItCannotHold) {
 }
 
 TEST_F(RequestQueueTest, BackgroundRequestsHaveAQueueOfTheirOwn) {
-  Request request;
-  request.id = {9};
-  request.prompt = {1};
-  request.source.emplace();
-  queue_.push(std::move(request));
+  push_background(9);
   EXPECT_EQ(queue_.n_waiting(), 0);
   EXPECT_EQ(start(), 0U);
   EXPECT_FALSE(queue_.ends_background());

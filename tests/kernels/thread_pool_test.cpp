@@ -24,6 +24,7 @@
 
 #include "common/thread_priority.h"
 #include "tests/common/core_time.h"
+#include "tests/failing_allocations.h"
 
 namespace slip::kernels {
 namespace {
@@ -43,6 +44,11 @@ TEST(ThreadPool, RunsEveryIndexOnce) {
       EXPECT_EQ(stray, 0);
     }
   }
+}
+
+// Bug: nobody told the workers that had started to end, so the constructor waited for them without an end.
+TEST(ThreadPool, EndsItsWorkersWhereItCannotBeMade) {
+  EXPECT_GT(testing::fail_each([] { const ThreadPool pool(3, Pinning::kOwnCpus); }), 3);
 }
 
 TEST(ThreadPool, AtLeastOneThreadWhateverIsAskedFor) {

@@ -12,6 +12,7 @@
 #include "common/log.h"
 #include "distill/lossy_inbox.h"
 #include "engine/grammar/schema_compiler.h"
+#include "server/draft_series.h"
 #include "tests/checkpoints/temporary_folder.h"
 #include "tests/checkpoints/tiny_llama.h"
 #include "tests/failing_allocations.h"
@@ -88,6 +89,20 @@ TEST(MemoryExhaustion, InboxesLoseWhatCannotBeKept) {
   const auto batch = figures.take_all();
   EXPECT_EQ(until_failure.exchange(0), 1);  // taking allocates nothing
   EXPECT_EQ(std::vector<int>(batch.begin(), batch.end()), (std::vector<int>{2, 3}));
+}
+
+// Bug: a series without memory for its counters was listed, but did not exist. Removing it as the oldest one failed,
+// and so did each scrape from then on.
+TEST(MemoryExhaustion, ASeriesThatWasNotCreatedIsNotRemoved) {
+  prometheus::Registry registry;
+  DraftSeries series(registry);
+  EXPECT_GT(fail_each([&] { series.add({"sql", "sql", 1}, {}); }), 10);
+  const std::uint64_t latest = DraftSeries::kMaxSeries + 2;
+  for (std::uint64_t version = 2; version <= latest; ++version) series.add({"sql", "sql", version}, {});
+  EXPECT_EQ(series.acceptance("sql", 1).requests, 0U);
+  EXPECT_EQ(series.acceptance("sql", 2).requests, 0U);
+  EXPECT_EQ(series.acceptance("sql", 3).requests, 1U);
+  EXPECT_EQ(series.acceptance("sql", latest).requests, 1U);
 }
 
 class ExhaustedServerTest : public HttpServerTest {

@@ -266,6 +266,17 @@ TEST(Call, AnUnknownFieldIsToldTheOneThatItResembles) {
   EXPECT_EQ(fault_of_body(Endpoint::kCompletion, R"({"promt":"x"})").hint(), "did you mean 'prompt'?");
 }
 
+// Bug: within `messages` it was told none.
+TEST(Call, AnUnknownFieldOfAMessageIsToldTheOneThatItResembles) {
+  const auto hint = [](const std::string& message) {
+    return fault_of_body(Endpoint::kChat, R"({"messages":[)" + message + "]}").hint();
+  };
+  EXPECT_EQ(hint(R"({"role":"user","contents":"x"})"), "did you mean 'messages[0].content'?");
+  EXPECT_EQ(hint(R"({"role":"user","content":"x","weather":1})"), "");
+  EXPECT_EQ(hint(R"({"role":"user","content":[{"type":"text","txt":"x"}]})"),
+            "did you mean 'messages[0].content[0].text'?");
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Types, CallRefusal,
     ::testing::Values(
