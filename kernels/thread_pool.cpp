@@ -120,6 +120,18 @@ struct ThreadPool::State {
   std::atomic<bool> stopping{false};
   std::vector<std::jthread> workers;
 
+  // Stops the workers here, since ~ThreadPool() does not run if the constructor throws: when a later thread cannot be
+  // started, the earlier ones must end.
+  ~State() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping.store(true);
+    }
+    wake.notify_all();
+    use.notify_all();
+    workers.clear();
+  }
+
   void take_indices(int worker) {
     const auto take = [&] { return next.fetch_add(1, std::memory_order_relaxed); };
     for (std::size_t i = take(); i < n; i = take()) (*body)(i, i + 1, worker);
@@ -228,15 +240,7 @@ ThreadPool::ThreadPool(int n_threads, Pinning pinning) : state_(std::make_unique
   });
 }
 
-ThreadPool::~ThreadPool() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->stopping.store(true);
-  }
-  state_->wake.notify_all();
-  state_->use.notify_all();
-  state_->workers.clear();
-}
+ThreadPool::~ThreadPool() = default;
 
 int ThreadPool::n_threads() const {
   return state_->n_threads;

@@ -24,6 +24,7 @@
 
 #include "common/thread_priority.h"
 #include "tests/common/core_time.h"
+#include "tests/failing_allocations.h"
 
 namespace slip::kernels {
 namespace {
@@ -371,6 +372,12 @@ TEST(ThreadPoolPins, NegativeACallerThatIsNotPinnedYields) {
   std::int64_t most_us = 0;  // of five tries: other programs take what is yielded too
   for (int i = 0; i < 5 && most_us <= 60'000; ++i) most_us = std::max(most_us, idle_threads_time_us(/*pinned=*/false));
   EXPECT_GT(most_us, 60'000);
+}
+
+// Bug: if a later thread could not be started, the constructor joined the earlier ones, which had no word to stop, for
+// ever.
+TEST(ThreadPool, AThreadThatCannotBeStartedEndsThoseBefore) {
+  EXPECT_GE(testing::fail_each([] { ThreadPool pool(4); }), 4) << "the pool and three threads allocate";
 }
 
 TEST(ThreadPool, EndsWhileWorkersSpinOrSleep) {
