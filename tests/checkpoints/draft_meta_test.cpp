@@ -89,6 +89,14 @@ TEST(DraftMeta, RefusesWhatIsNotOne) {
   }
 }
 
+TEST(DraftMeta, CanariesAndWarmUpsMeasure) {
+  DraftMeta meta;
+  for (const char* reason : {"canary", "warmup", "base", "rollback"}) {
+    meta.reason = reason;
+    EXPECT_EQ(if_measured(meta, 0.5).has_value(), meta.reason == "canary" || meta.reason == "warmup") << reason;
+  }
+}
+
 TEST(DraftMeta, WhatIsNotANumberIsWrittenAsNothing) {
   DraftMeta meta;
   meta.draft = "sql";
