@@ -2,6 +2,7 @@
 #include "checkpoints/draft_meta.h"
 
 #include <gtest/gtest.h>
+
 #include <cstdint>
 #include <limits>
 #include <string>
