@@ -206,12 +206,12 @@ void add_version(Inspection& found, Sheet& versions, const StoreFolder& draft, s
   const bool is_current = number == current;
   if (weights == "damaged" || weights == "missing") found.faults.push_back(where + ": weights " + weights);
   if (is_current && weights == "retired") found.faults.push_back(where + " is current, but retired");
-  versions.rows.push_back(
-      {meta.draft, static_cast<std::int64_t>(meta.version),
-       std::string(is_current ? "current" : (meta.rolled_back ? "rolled back" : "")),
-       static_cast<std::int64_t>(meta.parent), meta.reason, utc_text(meta.created_us, "%Y-%m-%dT%H:%M:%SZ"),
-       static_cast<std::int64_t>(meta.optimizer_steps), measured(meta, meta.heldout_alpha_before),
-       measured(meta, meta.heldout_alpha), weights});
+  versions.rows.push_back({meta.draft, static_cast<std::int64_t>(meta.version),
+                           std::string(is_current ? "current" : (meta.rolled_back ? "rolled back" : "")),
+                           static_cast<std::int64_t>(meta.parent), meta.reason,
+                           utc_text(meta.created_us, "%Y-%m-%dT%H:%M:%SZ"),
+                           static_cast<std::int64_t>(meta.optimizer_steps), measured(meta, meta.heldout_alpha_before),
+                           measured(meta, meta.heldout_alpha), weights});
 }
 
 void add_draft(Inspection& found, Sheet& versions, const StoreFolder& draft) {
