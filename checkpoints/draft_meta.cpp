@@ -107,6 +107,10 @@ DraftMeta parse_draft_meta(const std::string& json_text, const std::string& wher
   return meta;
 }
 
+std::optional<double> if_measured(const DraftMeta& meta, double figure) {
+  return meta.reason == "canary" || meta.reason == "warmup" ? std::optional(figure) : std::nullopt;
+}
+
 std::string version_name(std::uint64_t version) {
   std::string digits = std::to_string(version);
   if (digits.size() < kVersionDigits) digits.insert(0, kVersionDigits - digits.size(), '0');

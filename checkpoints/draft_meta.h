@@ -39,6 +39,10 @@ DraftMeta parse_draft_meta(const std::string& json, const std::string& where);
 // meta.parent_draft; for files older than that key, the derived value.
 std::string parent_draft_of(const DraftMeta& meta);
 
+// A figure of the version's measurement on held-out text; empty if there was none. A canary measured a version that it
+// published, and a warm-up the draft that it made. A store's base draft and a restored version were not measured.
+std::optional<double> if_measured(const DraftMeta& meta, double figure);
+
 // The largest version number. A folder with a larger number is no version.
 inline constexpr std::uint64_t kMaxVersion = (std::uint64_t{1} << 62) - 1;
 // The folder name of a version: 42 is "v000042".

@@ -62,8 +62,8 @@ constexpr const char* kFooter =
     "nothing changes. SIGUSR1 reopens log.file after a rotation, as SIGHUP does too.\n"
     "A log that is not read stops nothing: up to 4,096 lines wait, further ones are dropped and counted\n"
     "(slipstream:dropped_total{what=\"log_lines\"}).\n"
-    "SIGTERM and SIGINT: no new work, finish what runs (server.drain_timeout_ms), save, exit 0; a second one exits at "
-    "once.";
+    "SIGTERM and SIGINT: no new work, finish what runs (server.drain_timeout_ms), save, exit 0. While the model\n"
+    "loads, exit 0 at once. A second one exits at once, with status 1.";
 
 // Reads the keys and wipes the environment's copy, so that /proc and child processes do not show them.
 ApiKeys take_environment_keys() {

@@ -23,8 +23,8 @@
 namespace slip {
 
 // A topic's first optimizer step waits for this number of batches. Steps on a single batch overfit it, which harms
-// later steps: after 16 requests and 16 steps, α of sql is .12 if 8 of the steps came after 8 requests, and .30 if all
-// came after 16 (bench/ablate).
+// later steps: after 16 requests and 16 steps in batches of 8, α of sql is .12 if 8 of the steps came after 8 requests,
+// and .30 if all came after 16 (bench/ablate).
 inline constexpr std::size_t kFirstBatches = 2;
 
 struct LearnerOptions {

@@ -333,9 +333,12 @@ void LearningLoop::contain(TopicState& topic, FailureSpell& spell, const char* d
 void LearningLoop::give_up(TopicState& topic, FailureSpell& spell, const char* doing) {
   spell.retry_us = FailureSpell::kNever;
   if (topic.scoring_failures.given_up()) topic.unscored.clear();
+  const std::string own = topic.live.name == kBaseDraft
+                              ? ""
+                              : "draft " + topic.live.name + " version " + std::to_string(topic.live.number) + " and ";
   log_warn("learning: " + topic.topic + ": " + doing + " has failed " + std::to_string(spell.n_same) +
-           " times and is not tried again: " + spell.cause + "; check " + topic.live.name + " version " +
-           std::to_string(topic.live.number) + " and the base draft, serve others, and restart");
+           " times and is not tried again: " + spell.cause + "; check " + own +
+           "the base draft with `slipstream inspect`, serve another draft, and restart");
 }
 
 bool LearningLoop::failing() const {

@@ -120,7 +120,8 @@ struct ThreadPool::State {
   std::atomic<bool> stopping{false};
   std::vector<std::jthread> workers;
 
-  // Also ends the workers of a pool whose constructor failed.
+  // Stops the workers here, since ~ThreadPool() does not run if the constructor throws: when a later thread cannot be
+  // started, the earlier ones must end.
   ~State() {
     {
       const std::lock_guard lock(mutex);

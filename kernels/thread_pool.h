@@ -35,6 +35,7 @@ enum class Pinning { kNone, kOwnCpus };
 class ThreadPool {
  public:
   // `n_threads` includes the caller; 1 runs every loop inline. The CPUs are those the calling thread may use.
+  // std::system_error without a thread, std::bad_alloc; the threads that had started end.
   explicit ThreadPool(int n_threads, Pinning pinning = Pinning::kNone);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -9,7 +9,7 @@
 namespace slip {
 namespace {
 
-constexpr std::array<std::pair<const char*, const char*>, 11> kDefinitions = {{
+constexpr std::array<std::pair<const char*, const char*>, 12> kDefinitions = {{
     {"α",
      "accepted / (accepted + first rejections): how often a drafted token is accepted when those before it were; "
      "never accepted / proposed"},
@@ -25,8 +25,8 @@ constexpr std::array<std::pair<const char*, const char*>, 11> kDefinitions = {{
      "choices for a place); tokens of an unknown proposer do not count"},
     {"realised gain",
      "a version's gain over the base draft on the text it served, less its parent's while that served"},
-    {"held-out α",
-     "α of the version before → α of this one, both on new requests when it was decided on; predicted: the difference"},
+    {"held-out α", "α of the version before → α of this one, both on new requests when it was decided on"},
+    {"predicted gain", "held-out α of this version less that of the version before"},
     {"p", "1 / the odds reached that the version is better than the one before, at most 1; small is sure"},
     {"lag", "age of the oldest answer that no optimizer step could draw from yet"},
     {"predicted",

@@ -141,8 +141,8 @@ std::string drafts_table(const LedgerReader& ledger, const ReportQuery& query) {
                    {"version", kLeft},
                    {"parent", kLeft},
                    {"held-out α", kLeft},
-                   {"predicted"},
-                   {"realised"},
+                   {"predicted gain"},
+                   {"realised gain"},
                    {"p"},
                    {"requests"},
                    {"why", kLeft}});
@@ -230,7 +230,9 @@ bool explains(ReportKind kind, const std::string& term) {
   if (term == "α") return true;
   if (kind == ReportKind::kLearning) return term == "same text" || term == "lag" || term == "predicted";
   if (term == "lag" || term == "predicted") return false;
-  if (term == "realised gain" || term == "held-out α" || term == "p") return kind == ReportKind::kDrafts;
+  if (term == "held-out α" || term == "predicted gain" || term == "realised gain" || term == "p") {
+    return kind == ReportKind::kDrafts;
+  }
   if (term == "accepted from") return kind == ReportKind::kTopics;
   if (term == "length") return kind != ReportKind::kDrafts;
   return kind == ReportKind::kTopics || kind == ReportKind::kDrift;

@@ -122,6 +122,11 @@ void add_tokenizer_config(Inspection& found, const fs::path& folder) {
   });
 }
 
+Cell measured(const DraftMeta& meta, double figure) {
+  const auto found = if_measured(meta, figure);
+  return found ? Cell(*found) : Cell();
+}
+
 void add_meta(Inspection& found, const DraftMeta& meta) {
   found.add("draft", meta.draft);
   found.add("version", static_cast<std::int64_t>(meta.version));
@@ -133,8 +138,8 @@ void add_meta(Inspection& found, const DraftMeta& meta) {
   found.add("reason", meta.reason);
   found.add("optimizer steps", static_cast<std::int64_t>(meta.optimizer_steps));
   found.add("trained requests", static_cast<std::int64_t>(meta.trained_requests));
-  found.add("held-out alpha before", meta.heldout_alpha_before);
-  found.add("held-out alpha", meta.heldout_alpha);
+  found.add("held-out alpha before", measured(meta, meta.heldout_alpha_before));
+  found.add("held-out alpha", measured(meta, meta.heldout_alpha));
   found.add("rolled back", std::string(meta.rolled_back ? "yes" : "no"));
 }
 
@@ -201,11 +206,12 @@ void add_version(Inspection& found, Sheet& versions, const StoreFolder& draft, s
   const bool is_current = number == current;
   if (weights == "damaged" || weights == "missing") found.faults.push_back(where + ": weights " + weights);
   if (is_current && weights == "retired") found.faults.push_back(where + " is current, but retired");
-  versions.rows.push_back(
-      {meta.draft, static_cast<std::int64_t>(meta.version),
-       std::string(is_current ? "current" : (meta.rolled_back ? "rolled back" : "")),
-       static_cast<std::int64_t>(meta.parent), meta.reason, utc_text(meta.created_us, "%Y-%m-%dT%H:%M:%SZ"),
-       static_cast<std::int64_t>(meta.optimizer_steps), meta.heldout_alpha_before, meta.heldout_alpha, weights});
+  versions.rows.push_back({meta.draft, static_cast<std::int64_t>(meta.version),
+                           std::string(is_current ? "current" : (meta.rolled_back ? "rolled back" : "")),
+                           static_cast<std::int64_t>(meta.parent), meta.reason,
+                           utc_text(meta.created_us, "%Y-%m-%dT%H:%M:%SZ"),
+                           static_cast<std::int64_t>(meta.optimizer_steps), measured(meta, meta.heldout_alpha_before),
+                           measured(meta, meta.heldout_alpha), weights});
 }
 
 void add_draft(Inspection& found, Sheet& versions, const StoreFolder& draft) {

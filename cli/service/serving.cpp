@@ -154,7 +154,8 @@ struct Serving::State {
     if (router_learns(config, config.learning) && ledger.any_labelled() &&
         !std::filesystem::exists(config.data_dir / kRouterFile)) {
       log_warn((config.data_dir / kRouterFile).string() +
-               " is missing, though requests named their topics: what the router learned from them is lost");
+               " is missing, though requests named their topics: unless learning was off then, what the router learned "
+               "from them is lost");
     }
     recorder.emplace(names(), ledger, metrics);
     pool.emplace(engine_threads(config), engine_pinning(config));

@@ -114,7 +114,9 @@ std::vector<WarmupPrompt> WarmupJob::read_prompts() const {
   std::vector<WarmupPrompt> prompts = read_warmup_prompts(options_, left_out);
   if (left_out.beyond_share > 0) observer_.on_note(beyond_share_text(left_out.beyond_share, options_.share));
   if (left_out.without_room > 0)
-    observer_.on_note(std::to_string(left_out.without_room) + " prompts leave no room for an answer and are left out");
+    observer_.on_note(std::to_string(left_out.without_room) +
+                      (left_out.without_room == 1 ? " prompt leaves no room for an answer and is left out"
+                                                  : " prompts leave no room for an answer and are left out"));
   if (prompts.empty()) {
     const char* hint = left_out.without_room > 0 ? "shorten the prompts, or choose a target with a longer context"
                        : options_.share < 1      ? "raise --share"

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "checkpoints/draft_meta.h"
 #include "common/error.h"
 #include "server/http/json_text.h"
 
@@ -58,11 +59,6 @@ void write_acceptance(JsonText& json, const AcceptanceCount& count) {
   json.member("acceptance_rate", ratio(count.accepted, count.accepted + count.first_rejections));
   json.member("accepted_length", ratio(count.emitted, count.steps));
   json.end_object();
-}
-
-// A canary measured a version before it was published. Base drafts and restored versions were not measured.
-std::optional<double> if_measured(const DraftMeta& meta, double figure) {
-  return meta.reason == "canary" ? std::optional(figure) : std::nullopt;
 }
 
 // `with_figures`: also how much the version was trained on other clients' traffic, and what that brought.

@@ -2,6 +2,7 @@
 #include "checkpoints/draft_meta.h"
 
 #include <gtest/gtest.h>
+
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -86,6 +87,14 @@ TEST(DraftMeta, RefusesWhatIsNotOne) {
         with("\"version\": 1", "\"version\": true"), with("\"sql\"", "\"../x\""),
         with("\"format\": 1", "\"format\": 2"), with("aaaa", "AAAA"), with("\"version\"", "\"draft\"")}) {
     EXPECT_THROW(parse_draft_meta(bad, "m"), Error) << bad;
+  }
+}
+
+TEST(DraftMeta, CanariesAndWarmUpsMeasure) {
+  DraftMeta meta;
+  for (const char* reason : {"canary", "warmup", "base", "rollback"}) {
+    meta.reason = reason;
+    EXPECT_EQ(if_measured(meta, 0.5).has_value(), meta.reason == "canary" || meta.reason == "warmup") << reason;
   }
 }
 

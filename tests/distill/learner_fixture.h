@@ -101,6 +101,7 @@ class LearnerSetup {
   explicit LearnerSetup(std::uint64_t replay_bytes = ReplayOptions{}.max_bytes_per_topic)
       : store(folder.path() / "drafts"), replay(replay_options(replay_bytes)) {
     options.trainer.learning_rate = 5e-3;
+    options.batch_requests = 8;  // stream() reports as many at a time, so that each of them gets its step
     options.steps_between_candidates = 8;
     options.near_copies.same_from = 2;  // off: this target gives similar answers to all prompts
     options.at_idle_priority = false;

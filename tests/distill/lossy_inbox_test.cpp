@@ -81,6 +81,7 @@ TEST(LossyInbox, APauseEndsWithAWakeOrTheTimeWhateverWaits) {
   std::thread waker([&] { inbox.wake(); });
   inbox.pause_for(60'000'000);
   waker.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30)) << "or it slept through the wake";
 }
 
 // Items pushed with `wakes` false let the consumer sleep. An urgent item, or half of the capacity, wakes it.

@@ -16,10 +16,7 @@ namespace slip::testing {
 // A learner fixture with a second topic.
 class TwoTopics : public LearnerSetup {
  public:
-  static constexpr std::int32_t kBatch = 8;
-
   TwoTopics() {
-    options.batch_requests = kBatch;
     topics = TopicTable({{"sql", {}}, {"math", {}}});
     other = std::make_shared<LiveDraft>(DraftId{2}, "math", version_of(DraftId{2}, "math"));
   }
@@ -39,7 +36,7 @@ class TwoTopics : public LearnerSetup {
   void stream_both(Learner& learner, std::uint64_t first_id, int rounds) {
     for (int round = 0; round < rounds; ++round) {
       for (const std::uint32_t topic : {1U, 2U}) {
-        for (std::int32_t i = 0; i < kBatch; ++i) {
+        for (std::int32_t i = 0; i < options.batch_requests; ++i) {
           tell(learner, answered(first_id++), true, topic);
         }
         ASSERT_TRUE(learner.wait_idle(kPatienceUs));

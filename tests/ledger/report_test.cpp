@@ -183,9 +183,12 @@ TEST_F(ReportTest, EveryTableHasItsStory) {
 TEST_F(ReportTest, TheReportOfDraftsExplainsItsColumnsAndMarks) {
   record_story();
   const std::string drafts = report(ReportKind::kDrafts, ReportFormat::kTable);
-  for (const char* part : {"\np: 1 / the odds", "\nheld-out α: α of", "\nrealised gain: ", "\n▲ published, or"}) {
+  for (const char* part :
+       {"  predicted gain  realised gain  ", "\np: 1 / the odds", "\nheld-out α: α of",
+        "\npredicted gain: held-out α of this version less", "\nrealised gain: ", "\n▲ published, or"}) {
     EXPECT_THAT(drafts, HasSubstr(part));
   }
+  EXPECT_THAT(drafts, Not(HasSubstr("learning curve"))) << "that is the predicted gain of the report of learning";
   EXPECT_THAT(report(ReportKind::kTopics, ReportFormat::kTable), Not(HasSubstr("\np: ")));
 }
 

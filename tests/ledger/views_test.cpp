@@ -252,6 +252,14 @@ TEST_F(ViewsTest, RealisedGainTakesTheParentsGainAway) {
   EXPECT_EQ(database_.integer("SELECT refused + 10 * rolled_back FROM topics"), 11);
 }
 
+// Bug: a base draft had alpha_after 0, which read like a measurement.
+TEST_F(ViewsTest, AVersionThatWasNotMeasuredHasNoHeldoutAlpha) {
+  write({DraftVersionRow{"sql", "sql", "base", "aa", 1, 0, kSampleStartUs, 0, 0, 1, 0, 0, "base"},
+         DraftVersionRow{"sql", "sql", "canary", "bb", 2, 1, kSampleStartUs + 1, 0.5, 0.6, 0.01, 40, 12, "sql"}});
+  EXPECT_EQ(database_.integer("SELECT COUNT(*) FROM drafts WHERE alpha_before IS NULL AND alpha_after IS NULL"), 1);
+  EXPECT_NEAR(real("SELECT alpha_after FROM drafts WHERE version = 2"), 0.6, 1e-12);
+}
+
 // A rollback to the base draft publishes its weights as the next version, whose parent is a version of the base draft;
 // reports took the topic's own version of that number for it.
 TEST_F(ViewsTest, AVersionsParentMayBeTheBaseDraft) {

@@ -42,6 +42,7 @@ class InspectionTest : public ::testing::Test {
       DraftMeta meta;
       meta.draft = meta.topic = "sql";
       meta.reason = reason;
+      meta.heldout_alpha = std::string(reason) == "canary" ? 0.5 : 0;
       store.publish(staged, meta);
     }
   }

@@ -79,6 +79,19 @@ TEST_F(InspectionTest, TheStoreSaysWhatIsCurrentAndWhatIsDamaged) {
   EXPECT_EQ(found["faults"].size(), 2U) << found["faults"];
 }
 
+// A base draft had alpha 0, which read like a measurement.
+TEST_F(InspectionTest, AVersionThatWasNotMeasuredHasNoAlpha) {
+  const fs::path root = folder_.path() / "drafts";
+  publish_two(root);
+  const json versions = look(root)["versions"];
+  EXPECT_TRUE(versions[0]["alpha"].is_null());
+  EXPECT_TRUE(versions[0]["alpha_before"].is_null());
+  EXPECT_EQ(versions[1]["alpha"], 0.5);
+  EXPECT_TRUE(look(root / "sql/v000001")["facts"]["held_out_alpha"].is_null());
+  EXPECT_EQ(look(root / "sql/v000002")["facts"]["held_out_alpha"], 0.5);
+  EXPECT_NEAR(look(kDemo / "draft")["facts"]["held_out_alpha"], 0.53, 0.01) << "a warm-up measures";
+}
+
 // A live version that is gone, or a link, which the service does not follow, was no fault.
 TEST_F(InspectionTest, TheStoresFaultsAreWhatTheServiceWouldNotUse) {
   const fs::path root = folder_.path() / "drafts", sql = root / "sql", live = sql / "v000002";
