@@ -13,7 +13,7 @@
 namespace slip::cli {
 namespace {
 
-const toml::table no_table;
+const toml::table kNoTable;
 
 // From 2^20 on, powers of two and the numbers one below them are easier to read as such.
 std::string bound_text(std::int64_t bound) {
@@ -151,7 +151,7 @@ void TomlSection::read_choice(const char* key, std::string& out, const std::vect
 
 TomlSection TomlSection::section(const char* key) {
   const toml::node* node = find(key);
-  if (node == nullptr) return {no_table, where_, full(key)};
+  if (node == nullptr) return {kNoTable, where_, full(key)};
   if (!node->is_table()) refuse(key, "must be a section");
   return {*node->as_table(), where_, full(key)};
 }

@@ -30,7 +30,7 @@ struct Fault {
 };
 
 TEST(RequestCheck, NamesTheFieldAtFault) {
-  const auto kBad = ErrorCode::kInvalidArgument;
+  constexpr auto kBad = ErrorCode::kInvalidArgument;
   const std::vector<Fault> faults{
       {"prompt", kBad, [](Request& r) { r.prompt.clear(); }},
       {"prompt", kBad,

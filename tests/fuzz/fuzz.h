@@ -12,7 +12,9 @@
 
 #include "common/error.h"
 
-// Takes arbitrary bytes. An exception other than slip::Error, or a violated property, ends the process.
+// Takes arbitrary bytes. An exception other than slip::Error, or a violated property, ends the process. libFuzzer gives
+// the name.
+// NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace slip {
