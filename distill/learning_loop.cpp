@@ -46,9 +46,9 @@ std::size_t answer_tokens(const std::deque<WaitingRecord>& waiting) {
   return n;
 }
 
-// Whether a topic has failed too often for one cause to be tried again. Only a cause that lies in a draft's weights
-// counts: a full disk or a lack of memory may end by itself.
-bool lasts(FailureSpell& spell, const std::exception& error) {
+// Counts a failure of the same cause as the one before. True: too often to try again. Only a cause that lies in a
+// draft's weights counts: a full disk or a lack of memory may end by itself.
+bool count_cause(FailureSpell& spell, const std::exception& error) {
   const auto* fault = dynamic_cast<const Error*>(&error);
   const bool in_weights = fault != nullptr && fault->code() == ErrorCode::kDataLoss;
   const std::string cause = in_weights ? fault->message() : std::string();
@@ -318,7 +318,7 @@ void LearningLoop::export_when_due(TopicState& topic, DraftTrainer& trainer) {
 void LearningLoop::contain(TopicState& topic, FailureSpell& spell, const char* doing, const std::exception& error) {
   const bool is_first = count_failure(spell);
   topic.figures.state = std::string(doing) + " failed: " + error.what();
-  if (lasts(spell, error)) give_up(topic, spell, doing);
+  if (count_cause(spell, error)) give_up(topic, spell, doing);
   if (is_first) {
     log_error("learning: " + topic.topic + ": " + doing + " failed: " + error.what() + kIsTriedAgain);
   }

@@ -59,9 +59,8 @@ RequestMetadata metadata_of(const RequestParser& parser) {
   return metadata;
 }
 
-// Cancels the requests of an admission whose answer was not taken out of it, since nobody would read it: a session may
-// end for lack of memory while a worker admits its call. Once the service drains, the engine ends its requests by
-// itself, and may be gone.
+// Cancels the requests of an admission that no session reads: a session may end for lack of memory while a worker
+// admits its call. Once the service drains, the engine ends its requests by itself, and may be gone.
 struct AbandonAdmission {
   void operator()(Admission* admission) const {
     const std::unique_ptr<Admission> owned(admission);

@@ -69,8 +69,7 @@ std::string whole_answer(const AnswerIdentity& who, std::span<const Choice> choi
 // opening_events() holds role and echo of every choice; empty when there is neither.
 std::string opening_events(const AnswerIdentity& who);
 // `n_tokens`: of the choice's answer, with those of this part.
-std::string delta_event(const AnswerIdentity& who, std::size_t choice, const AnswerPart& part,
-                        std::size_t n_tokens = 0);
+std::string delta_event(const AnswerIdentity& who, std::size_t choice, const AnswerPart& part, std::size_t n_tokens);
 std::string closing_events(const AnswerIdentity& who, std::size_t choice, std::span<const Choice> choices);
 std::string error_event(const Error& error);
 inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";

@@ -143,6 +143,19 @@ class LearnerSetup {
         {options, topics, {nullptr, live_draft}, base, store, reader, none, *governor, recorded, std::move(go_on), [] {
          }});
   }
+  // Gives the loop a record that is in replay, as the learner does.
+  void take(LearningLoop& loop, std::uint64_t id) {
+    ReplayRecord record = answered(id);
+    record.sequence = replay.append(record);
+    loop.take({std::move(record), true, false, monotonic_us()});
+  }
+  // The base draft, which the topic has too, computes NaN from now on.
+  void break_base() {
+    DraftVersion broken = *base;
+    broken.weights = broken_weights();
+    base = std::make_shared<const DraftVersion>(std::move(broken));
+    live_draft->set(under_own_name());
+  }
   ReplayOptions replay_options(std::uint64_t bytes_per_topic = ReplayOptions{}.max_bytes_per_topic) const {
     ReplayOptions given;
     given.folder = folder.path() / "replay";

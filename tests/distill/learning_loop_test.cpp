@@ -121,11 +121,7 @@ TEST(LearningLoop, TrainsOnNoRecordThatItHasNotTaken) {
 TEST(LearningLoop, AnAbandonedStepCountsAsTraining) {
   LearnerSetup setup;
   LearningLoop loop = setup.make_loop(setup.replay, [] { return false; });
-  for (std::uint64_t id = 1; id <= 16; ++id) {
-    ReplayRecord record = answered(id);
-    record.sequence = setup.replay.append(record);
-    loop.take({std::move(record), true, false, monotonic_us()});
-  }
+  for (std::uint64_t id = 1; id <= 16; ++id) setup.take(loop, id);
   std::optional<LearningUnit> unit = loop.next_unit(/*may_train=*/true);
   for (; unit && is_scoring(*unit); unit = loop.next_unit(/*may_train=*/true)) loop.run(*unit);
   ASSERT_EQ(unit, LearningUnit::kTraining);
@@ -179,11 +175,7 @@ TEST(LearningLoop, AnAbandonedExportIsTriedAgainWithoutAFurtherStep) {
     return steps || ++asked_by_exports > 2;
   });
   asks = &loop;
-  for (std::uint64_t id = 1; id <= 16; ++id) {
-    ReplayRecord record = answered(id);
-    record.sequence = setup.replay.append(record);
-    loop.take({std::move(record), true, false, monotonic_us()});
-  }
+  for (std::uint64_t id = 1; id <= 16; ++id) setup.take(loop, id);
   while (const auto unit = loop.next_unit(/*may_train=*/true)) loop.run(*unit);
   const LearningFigures figures = loop.figures(monotonic_us());
   EXPECT_GT(figures.candidate_bytes, 0U);

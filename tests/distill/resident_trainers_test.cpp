@@ -44,6 +44,11 @@ class ResidentTrainersTest : public ::testing::Test {
     source.optimizer_steps = steps;
     return source;
   }
+  static DraftSource child_of(std::uint64_t parent, DraftSource source) {
+    source.parent_name = source.name;
+    source.parent = parent;
+    return source;
+  }
   static void train(DraftTrainer& trainer, int steps) {
     const ReplayRecord record = answered(1);
     for (int i = 0; i < steps; ++i) trainer.step(std::span(&record, 1));
@@ -93,9 +98,7 @@ TEST_F(ResidentTrainersTest, AStateSavedBeforeItsCandidateWentLiveIsTakenUp) {
     train(trainers.take("sql", live(3, 10)), 5);
     trainers.save("sql");
   }
-  DraftSource child = live(4, 14);
-  child.parent_name = "sql";
-  child.parent = 3;
+  const DraftSource child = child_of(3, live(4, 14));
   ResidentTrainers trainers(options());
   EXPECT_EQ(trainers.take("sql", child).steps(), 5);
   EXPECT_EQ(trainers.total_steps("sql"), 15U);
@@ -110,9 +113,7 @@ TEST_F(ResidentTrainersTest, NegativeAStateOlderThanTheCandidateIsLeftAside) {
     train(trainers.take("sql", live(3, 10)), 5);
     trainers.save("sql");
   }
-  DraftSource child = live(4, 16);
-  child.parent_name = "sql";
-  child.parent = 3;
+  const DraftSource child = child_of(3, live(4, 16));
   EXPECT_EQ(ResidentTrainers(options()).take("sql", child).steps(), 0);
 }
 

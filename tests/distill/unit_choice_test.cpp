@@ -33,16 +33,9 @@ using testing::TwoTopics;
 TEST(UnitChoice, AfterAFailedScoreItsTopicWaits) {
   testing::TestClock clock(1);
   LearnerSetup setup;
-  DraftVersion broken = *setup.base;
-  broken.weights = testing::broken_weights();
-  setup.base = std::make_shared<const DraftVersion>(std::move(broken));
-  setup.live_draft->set(setup.under_own_name());
+  setup.break_base();
   LearningLoop loop = setup.make_loop(setup.replay, [] { return true; });
-  for (std::uint64_t id = 1; id <= 16; ++id) {
-    ReplayRecord record = answered(id);
-    record.sequence = setup.replay.append(record);
-    loop.take({std::move(record), true, false, monotonic_us()});
-  }
+  for (std::uint64_t id = 1; id <= 16; ++id) setup.take(loop, id);
   ASSERT_EQ(loop.next_unit(/*may_train=*/true), LearningUnit::kScoring);
   loop.run(LearningUnit::kScoring);
   EXPECT_TRUE(loop.failing());
@@ -56,17 +49,9 @@ TEST(UnitChoice, AfterAFailedScoreItsTopicWaits) {
 TEST(UnitChoice, AfterTenFailuresOfOneCauseInTheWeightsItsTopicStops) {
   testing::TestClock clock(1);
   LearnerSetup setup;
-  DraftVersion broken = *setup.base;
-  broken.weights = testing::broken_weights();
-  setup.base = std::make_shared<const DraftVersion>(std::move(broken));
-  setup.live_draft->set(setup.under_own_name());
+  setup.break_base();
   LearningLoop loop = setup.make_loop(setup.replay, [] { return true; });
-  const auto take = [&](std::uint64_t id) {
-    ReplayRecord record = answered(id);
-    record.sequence = setup.replay.append(record);
-    loop.take({std::move(record), true, false, monotonic_us()});
-  };
-  for (std::uint64_t id = 1; id <= 32; ++id) take(id);
+  for (std::uint64_t id = 1; id <= 32; ++id) setup.take(loop, id);
   ::testing::internal::CaptureStderr();
   for (int n = 1; n <= 10; ++n) {
     ASSERT_EQ(loop.next_unit(/*may_train=*/true), LearningUnit::kScoring) << n;
@@ -80,7 +65,7 @@ TEST(UnitChoice, AfterTenFailuresOfOneCauseInTheWeightsItsTopicStops) {
             std::string::npos)
       << logged;
   clock.advance(std::int64_t{3600} * 1'000'000);
-  take(33);
+  setup.take(loop, 33);
   EXPECT_EQ(loop.next_unit(/*may_train=*/true), std::nullopt);
   EXPECT_FALSE(loop.holds_records());
   EXPECT_TRUE(loop.failing());
@@ -92,11 +77,7 @@ TEST(UnitChoice, NegativeAFaultOfTheDiskIsTriedAgainAfterTenFailures) {
   LearnerSetup setup;
   LearningLoop loop = setup.make_loop(setup.replay, [] { return true; });
   std::filesystem::rename(setup.store.root() / "base", setup.folder.path() / "away");
-  for (std::uint64_t id = 1; id <= 32; ++id) {
-    ReplayRecord record = answered(id);
-    record.sequence = setup.replay.append(record);
-    loop.take({std::move(record), true, false, monotonic_us()});
-  }
+  for (std::uint64_t id = 1; id <= 32; ++id) setup.take(loop, id);
   int n_tries = 0;
   for (int i = 0; i < 100 && n_tries < 12; ++i) {
     const auto unit = loop.next_unit(/*may_train=*/true);
@@ -198,11 +179,7 @@ TEST(UnitChoice, ATopicThatWaitsReportsForHowManyRequests) {
   setup.options.batch_requests = 8;
   LearningLoop loop = setup.make_loop(setup.replay, [] { return true; });
   const auto state_after = [&](std::uint64_t first, std::uint64_t last) {
-    for (std::uint64_t id = first; id <= last; ++id) {
-      ReplayRecord record = answered(id);
-      record.sequence = setup.replay.append(record);
-      loop.take({std::move(record), true, false, monotonic_us()});
-    }
+    for (std::uint64_t id = first; id <= last; ++id) setup.take(loop, id);
     while (const auto unit = loop.next_unit(/*may_train=*/true)) loop.run(*unit);
     return loop.figures(monotonic_us()).topics.at(0).state;
   };

@@ -255,8 +255,8 @@ TEST_F(ExhaustedStreamTest, AStreamThatHasBegunEndsWithAnErrorEvent) {
   EXPECT_GT(told, 3);
 }
 
-// Bug: where memory ran out on the connection's thread while a worker admitted its call, the engine generated an answer
-// that nobody read.
+// Bug: memory ran out on the connection's thread while a worker admitted its call. The engine then generated an answer
+// without a reader.
 TEST_F(ExhaustedStreamTest, ACallThatLosesItsConnectionWhileItIsAdmittedIsCancelled) {
   engine_.hold = true;
   bool failed = false;

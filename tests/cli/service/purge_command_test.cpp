@@ -65,7 +65,7 @@ TEST(PurgeCommand, ARefusedIdIsShownWhatOneLooksLike) {
   }
 }
 
-// It said "purged 1 records", and of an id that nobody has only "purged 0 records of replay and 0 rows of the ledger".
+// One record was called "1 records". For an unknown id the result named only zeros, not the reason.
 TEST(PurgeCommand, ItsResultIsASentence) {
   EXPECT_EQ(purge_text({1, 1, std::nullopt}, {}, "data"),
             "purged 1 record of replay and 1 row of the ledger; what was learned from them stays");

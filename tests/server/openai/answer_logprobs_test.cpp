@@ -54,7 +54,7 @@ TEST(AnswerChoices, TextOffsetsGoOnFromDeltaToDelta) {
     AnswerChannel::Taken taken;
     taken.part.logprobs = {{id, -1, {{id + 1, -0.5F}}}};
     gather(who, 0, taken, /*kept=*/false, choices[0]);
-    const auto logprobs = events(delta_event(who, 0, taken.part))[0]["choices"][0]["logprobs"];
+    const auto logprobs = events(delta_event(who, 0, taken.part, /*n_tokens=*/0))[0]["choices"][0]["logprobs"];
     offsets.push_back(logprobs["text_offset"][0]);
     EXPECT_EQ(logprobs["top_logprobs"][0].size(), 2U) << "the token itself is always there";
   }
