@@ -28,14 +28,25 @@ START_S, STOP_S, RELOAD_S, ANSWER_S = 60, 40, 10, 300
 # The beginning of every request, as in a real service.
 SYSTEM_PROMPT = "You are the assistant of Harbour College. Answer questions of staff and students, and answer briefly."
 # The arguments that each arm adds to `slipstream serve`.
-ARMS = {"learning": [], "static": ["--no-learning"], "plain": ["--no-speculation", "--no-learning"],
+ARMS = {"learning": [], "untrained": [], "static": ["--no-learning"], "plain": ["--no-speculation", "--no-learning"],
         "lookup": ["--no-learning"], "shuffled": ["--no-learning"]}
+# The keys that an arm adds to [learning] of its configuration.
+LEARNING_KEYS = {"untrained": 'governor = "steps_per_request:0"\n'}
 
 
 def arguments_of(arm):
     """The arguments that an arm adds to `slipstream serve`; `static:k=5` is static with --k 5. KeyError for an unknown arm."""
     name, _, option = arm.partition(":")
     return ARMS[name] + ([f"--{option}"] if option else [])
+
+
+def config_of(arm, text):
+    """`text`, the TOML of every arm, with the keys that this arm adds to it."""
+    own = LEARNING_KEYS.get(arm.partition(":")[0])
+    if not own:
+        return text
+    head, _, keys = text.partition("[learning]\n")
+    return f"{head}\n[learning]\n{own}{keys}"
 
 
 class ServiceError(Exception):

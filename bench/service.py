@@ -9,7 +9,7 @@ DIR has sql.jsonl, math.jsonl, code.jsonl and lang.jsonl with `prompt` and `topi
 The arms run with the defaults on all cores and take turns on blocks of the requests (bench/closed_loop.py). Greedy answers
 are compared across all arms. With `llama` among the arms llama.cpp decodes the same prompts plainly; this needs what
 bench/peers.py needs. It runs after the others, not in turns with them, so drift of the machine is in its figures, and
-its answers are not compared. `lookup` is `static` without a draft; `shuffled` is `static` with a draft whose weights are
+its answers are not compared. `untrained` is `learning` without training: it keeps past answers. `lookup` is `static` without a draft; `shuffled` is `static` with a draft whose weights are
 shuffled, which must cost next to nothing."""
 import argparse
 import json
@@ -28,6 +28,7 @@ import closed_loop
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOPICS = ("sql", "math", "code", "lang")
 FIRST = 48  # requests in which learning is an investment
+NOT_COMPARED = {"learning", "untrained", "llama"}  # the other arms are what learning must beat
 LONGEST_PROMPT = 2000  # characters; a token of code has two or more
 SPEEDS = ("whole", "first_48", "last_third")
 
@@ -116,7 +117,8 @@ def run_arms(options, folder, requests, clients):
         for name in own:
             draft = draft_of(name, options.draft, folder)
             model = ["--target", options.target] + (["--draft", draft] if draft else [])
-            services[name] = closed_loop.Service(options.slipstream, name, folder, model + closed_loop.arguments_of(name), options.config_text)
+            services[name] = closed_loop.Service(options.slipstream, name, folder, model + closed_loop.arguments_of(name),
+                                                  closed_loop.config_of(name, options.config_text))
             arms[name] = closed_loop.Arm(name, services[name], len(requests))
         for name, first, last in closed_loop.turns(own, len(requests), options.blocks):
             arms[name].serve(requests, first, last, clients)
@@ -152,15 +154,15 @@ def median_of_known(values):
 
 
 def medians(runs):
-    """Over the seeds of one setting: tokens/s of every arm, learning's ratio to the best other arm, gains, different answers."""
+    """Over the seeds of one setting: tokens/s of every arm, learning's ratio to the best arm without learning, gains, different answers."""
     speeds = {name: {part: statistics.median(run["arms"][name]["tokens_per_s"][part] for run in runs) for part in SPEEDS}
               for name in runs[0]["arms"]}
     ratios = {}
     if "learning" in speeds and len(speeds) > 1:
         def ratio(run, part):
-            others = [one["tokens_per_s"][part] for name, one in run["arms"].items() if name not in ("learning", "llama")]
+            others = [one["tokens_per_s"][part] for name, one in run["arms"].items() if name not in NOT_COMPARED]
             return run["arms"]["learning"]["tokens_per_s"][part] / max(others)
-        if set(speeds) - {"learning", "llama"}:
+        if set(speeds) - NOT_COMPARED:
             ratios = {part: statistics.median(ratio(run, part) for run in runs) for part in SPEEDS}
     gains = {topic: median_of_known(run["gains"][topic]["gain"] for run in runs) for topic in runs[0]["gains"]}
     return {"tokens_per_s": speeds, "learning_to_best_other": ratios, "gains": gains, "different": sum(run["different"] for run in runs)}
@@ -197,7 +199,7 @@ def parse():
     parser.add_argument("--prompts-root", required=True, type=pathlib.Path, help="folder of sql.jsonl, math.jsonl, code.jsonl, lang.jsonl")
     parser.add_argument("--slipstream", default=str(ROOT / "build/slipstream"))
     parser.add_argument("-c", "--config", type=pathlib.Path, help="TOML for every arm instead of the defaults")
-    parser.add_argument("--arms", type=listed(str), default=["learning", "static", "plain"], help="of learning, static, plain, lookup, shuffled, llama; static:k=5 adds --k 5")
+    parser.add_argument("--arms", type=listed(str), default=["learning", "static", "plain"], help="of learning, untrained, static, plain, lookup, shuffled, llama; static:k=5 adds --k 5")
     parser.add_argument("--clients", type=listed(int), default=[1, 2, 4])
     parser.add_argument("--requests", type=int, default=120, help="per topic")
     parser.add_argument("--order", choices=["mixed", "round-robin", "visits"], default="mixed", help="visits: one topic after the other")

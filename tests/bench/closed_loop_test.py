@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+import tomllib
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -70,6 +71,12 @@ class Arms(unittest.TestCase):
         self.assertEqual(closed_loop.arguments_of("static:k=5"), ["--no-learning", "--k=5"])
         with self.assertRaises(KeyError):
             closed_loop.arguments_of("statik:k=5")
+
+    def test_untrained_adds_its_key_to_the_learning_section(self):
+        added = closed_loop.config_of("untrained", "[a]\nb = 1\n[learning]\nc = 2\n")
+        self.assertEqual(tomllib.loads(added), {"a": {"b": 1}, "learning": {"governor": "steps_per_request:0", "c": 2}})
+        self.assertEqual(tomllib.loads(closed_loop.config_of("untrained", "")), {"learning": {"governor": "steps_per_request:0"}})
+        self.assertEqual(closed_loop.config_of("learning", "[a]\nb = 1\n"), "[a]\nb = 1\n")
 
 
 class TurnsTest(unittest.TestCase):
