@@ -96,6 +96,7 @@ class Request:
     store: bool = True  # False keeps it out of learning
     tpot_ms: float = 0  # asked for; 0: none
     prediction: str = ""  # a text that the answer probably repeats
+    temperature: float = 0  # above 0 drawn without a seed: no two answers are equal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,10 +172,10 @@ class Service:
         return next(draft["live_version"] for draft in drafts if draft["topic"] == topic)
 
     def chat(self, request):
-        """The reply as JSON; greedy."""
+        """The reply as JSON."""
         messages = [{"role": "system", "content": request.system}] if request.system else []
         body = {"messages": messages + [{"role": "user", "content": request.prompt}], "max_tokens": request.max_tokens,
-                "temperature": 0, "metadata": {"topic": request.label}}
+                "temperature": request.temperature, "metadata": {"topic": request.label}}
         if not request.store:
             body["store"] = False
         if request.prediction:

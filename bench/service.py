@@ -9,8 +9,9 @@ DIR has sql.jsonl, math.jsonl, code.jsonl and lang.jsonl with `prompt` and `topi
 The arms run with the defaults on all cores and take turns on blocks of the requests (bench/closed_loop.py). Greedy answers
 are compared across all arms. With `llama` among the arms llama.cpp decodes the same prompts plainly; this needs what
 bench/peers.py needs. It runs after the others, not in turns with them, so drift of the machine is in its figures, and
-its answers are not compared. `untrained` is `learning` without training: it keeps past answers. `lookup` is `static` without a draft; `shuffled` is `static` with a draft whose weights are
-shuffled, which must cost next to nothing."""
+its answers are not compared. `untrained` is `learning` without training: it keeps past answers. `lookup` is `static`
+without a draft; `shuffled` is `static` with a draft whose weights are shuffled, which must cost next to nothing.
+"""
 import argparse
 import json
 import math
@@ -45,14 +46,14 @@ def read_prompts(root):
     return {topic: read_topic(root, topic) for topic in TOPICS}
 
 
-def make_requests(prompts, per_topic, order, system, max_tokens, seed):
+def make_requests(prompts, per_topic, order, system, max_tokens, seed, temperature=0.0):
     """`per_topic` requests a topic, drawn without repetition: mixed, round-robin, or one topic after the other (visits)."""
     draw = random.Random(seed)
     columns = []
     for topic in TOPICS:
         if per_topic > len(prompts[topic]):
             sys.exit(f"service: {per_topic} requests a topic, but {topic}.jsonl has {len(prompts[topic])} prompts")
-        columns.append([closed_loop.Request(topic, label, prompt, system, max_tokens)
+        columns.append([closed_loop.Request(topic, label, prompt, system, max_tokens, temperature=temperature)
                         for label, prompt in draw.sample(prompts[topic], per_topic)])
     if order == "visits":
         return [request for column in columns for request in column]
@@ -110,7 +111,7 @@ def draft_of(arm, draft, folder):
 
 
 def run_arms(options, folder, requests, clients):
-    """Serves the requests by all arms in turns; {name: figures}, and how many answers differ."""
+    """Serves the requests by all arms in turns; {name: figures}, and how many greedy answers differ."""
     services, arms, figures = {}, {}, {}
     own = [name for name in options.arms if name != "llama"]
     try:
@@ -134,7 +135,8 @@ def run_arms(options, folder, requests, clients):
     gains = {}
     if "learning" in arms:
         gains = {topic: late_gain(services["learning"].data / "ledger.db", topic) for topic in TOPICS}
-    return {"arms": figures, "different": len(closed_loop.different_answers(list(arms.values()))), "gains": gains}
+    different = len(closed_loop.different_answers(list(arms.values()))) if options.temperature == 0 else 0
+    return {"arms": figures, "different": different, "gains": gains}
 
 
 def late_gain(database, topic):
@@ -189,7 +191,7 @@ def print_table(rows, arms):
 
 def as_json(options, rows):
     return json.dumps({"benchmark": "service", "requests_per_topic": options.requests, "order": options.order, "seeds": options.seeds,
-                       "blocks": options.blocks, "settings": rows}, indent=1) + "\n"
+                       "temperature": options.temperature,                       "blocks": options.blocks, "settings": rows}, indent=1) + "\n"
 
 
 def parse():
@@ -205,6 +207,7 @@ def parse():
     parser.add_argument("--order", choices=["mixed", "round-robin", "visits"], default="mixed", help="visits: one topic after the other")
     parser.add_argument("--system-prompt", type=listed(str), default=["on", "off"])
     parser.add_argument("--max-tokens", type=int, default=96)
+    parser.add_argument("--temperature", type=float, default=0.0, help="above 0: drawn without a seed, as most clients ask, and not compared")
     parser.add_argument("--blocks", type=int, default=6, help="turns of each arm; 1: one arm after the other")
     parser.add_argument("--seeds", type=int, default=1, help="runs of each setting, each with other prompts in another order")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of llama.cpp")
@@ -235,7 +238,7 @@ def main():
             for seed in range(1, options.seeds + 1):
                 print(f"{clients} clients, system prompt {system}, seed {seed}", file=sys.stderr, flush=True)
                 requests = make_requests(prompts, options.requests, options.order, closed_loop.SYSTEM_PROMPT if system == "on" else "",
-                                         options.max_tokens, seed)
+                                         options.max_tokens, seed, options.temperature)
                 with tempfile.TemporaryDirectory() as folder:
                     runs.append(run_arms(options, pathlib.Path(folder), requests, clients))
             rows.append({"clients": clients, "system_prompt": system, "median": medians(runs), "runs": runs})
