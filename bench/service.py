@@ -191,7 +191,7 @@ def print_table(rows, arms):
 
 def as_json(options, rows):
     return json.dumps({"benchmark": "service", "requests_per_topic": options.requests, "order": options.order, "seeds": options.seeds,
-                       "temperature": options.temperature,                       "blocks": options.blocks, "settings": rows}, indent=1) + "\n"
+                       "temperature": options.temperature, "blocks": options.blocks, "settings": rows}, indent=1) + "\n"
 
 
 def parse():
