@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "kernels/kernel_table.h"
+#include "kernels/vector_clones.h"
 
 namespace slip::kernels {
 
@@ -29,6 +30,10 @@ std::int64_t argmax(std::span<const float> x) {
 
 float bf16_to_float(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+SLIP_VECTOR_CLONES void bf16_to_float(const std::uint16_t* x, std::int64_t n, float* out) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = std::bit_cast<float>(static_cast<std::uint32_t>(x[i]) << 16);
 }
 
 std::uint16_t float_to_bf16(float value) {

@@ -23,6 +23,7 @@ void silu_multiply(float* gate, const float* up, std::int64_t n);
 std::int64_t argmax(std::span<const float> x);  // lowest index among equals
 
 float bf16_to_float(std::uint16_t bits);
+void bf16_to_float(const std::uint16_t* x, std::int64_t n, float* out);  // the same of each
 std::uint16_t float_to_bf16(float value);                                // round to nearest even, NaN kept
 void float_to_bf16(const float* x, std::int64_t n, std::uint16_t* out);  // the same of each
 float f16_to_float(std::uint16_t bits);

@@ -2,11 +2,13 @@
 #include "distill/trainer/torch_head.h"
 
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "common/error.h"
 #include "kernels/cuda/foreign_stream.h"
 #include "kernels/elementwise.h"
+#include "kernels/vector_clones.h"
 
 namespace slip {
 namespace {
@@ -46,26 +48,29 @@ struct DeviceTargets {
 }  // namespace
 
 TorchHead::TorchHead(const ModelConfig& draft, const TrainerOptions& options, const TorchDevice& device)
-    : loss_(options.loss), device_(device) {
-  const std::int64_t vocab = draft.vocab_size, hidden = draft.hidden_size;
-  const std::int64_t rows = rows_a_piece(vocab, device.is_cpu());
-  logits_ = at::empty({rows, vocab}, at::TensorOptions(device.get()).dtype(at::kFloat));
+    : loss_(options.loss), device_(device), vocab_(draft.vocab_size) {
+  const std::int64_t hidden = draft.hidden_size;
+  const bool rounds = options.products != Dtype::kFloat32;
+  piece_rows_ = rows_a_piece(vocab_, device.is_cpu());
+  const auto whole = at::TensorOptions(device.get()).dtype(at::kFloat);
+  const auto stored = rounds ? whole.dtype(torch_dtype(options.products)) : whole;
+  logits_ = at::empty({piece_rows_, vocab_}, stored);
   slopes_ = device.is_cpu() ? logits_ : at::empty_like(logits_);
-  if (options.products == Dtype::kFloat32) return;
-  const auto lower = logits_.options().dtype(torch_dtype(options.products));
-  rounded_ =
-      Rounded{at::empty({rows, hidden}, lower), at::empty({rows, hidden}, lower), at::empty({rows, vocab}, lower),
-              at::empty({vocab, hidden}, lower), at::empty({vocab, hidden}, lower)};
+  if (!rounds) return;
+  SLIP_CHECK(options.products == Dtype::kBFloat16 && device.is_cpu(), "rounded products are bfloat16, on the CPU");
+  rounded_ = Rounded{at::empty({piece_rows_, hidden}, stored), at::empty({piece_rows_, hidden}, stored),
+                     at::empty({vocab_, hidden}, stored), at::empty({vocab_, hidden}, stored),
+                     std::vector<float>(static_cast<std::size_t>(vocab_))};
 }
 
 std::size_t TorchHead::bytes() const {
   std::size_t total = (slopes_.is_same(logits_) ? 1 : 2) * logits_.nbytes();
   if (!rounded_) return total;
   for (const at::Tensor* tensor :
-       {&rounded_->hidden, &rounded_->gradient, &rounded_->logits, &rounded_->matrix, &rounded_->matrix_gradient}) {
+       {&rounded_->hidden, &rounded_->gradient, &rounded_->matrix, &rounded_->matrix_gradient}) {
     total += tensor->nbytes();
   }
-  return total;
+  return total + rounded_->row.size() * sizeof(float);
 }
 
 namespace {
@@ -85,28 +90,24 @@ at::Tensor filled(at::Tensor& buffer, const at::Tensor& rows) {
   return buffer.narrow(0, 0, all);
 }
 
-// sums += rounded, some rows at a time: LibTorch first widens the whole bfloat16 operand into new memory, 4 MiB for a
-// vocabulary of 8,192.
-void add_rounded(const at::Tensor& rounded, at::Tensor& sums) {
-  constexpr std::int64_t kRows = 512;
-  for (std::int64_t row = 0; row < sums.size(0); row += kRows) {
-    const std::int64_t n = std::min(kRows, sums.size(0) - row);
-    sums.narrow(0, row, n).add_(rounded.narrow(0, row, n));
-  }
+// sums += x of bfloat16. LibTorch would first widen the whole operand into new memory, 4 MiB for a vocabulary of 8,192.
+SLIP_VECTOR_CLONES void add_bf16(const std::uint16_t* x, std::int64_t n, float* sums) {
+  for (std::int64_t i = 0; i < n; ++i) sums[i] += std::bit_cast<float>(static_cast<std::uint32_t>(x[i]) << 16);
+}
+
+std::uint16_t* bits_of(const at::Tensor& tensor) {
+  return reinterpret_cast<std::uint16_t*>(tensor.data_ptr<at::BFloat16>());
 }
 
 }  // namespace
 
 void TorchHead::multiply(const Piece& piece, const at::Tensor& matrix) {
   at::Tensor logits = piece.logits;
-  if (!rounded_) {
+  if (rounded_) {
+    at::mm_out(logits, filled(rounded_->hidden, piece.hidden), rounded_->matrix.t());
+  } else {
     at::mm_out(logits, piece.hidden, matrix.t());
-    return;
   }
-  const at::Tensor hidden = filled(rounded_->hidden, piece.hidden);
-  at::Tensor products = rounded_->logits.narrow(0, 0, hidden.size(0));
-  at::mm_out(products, hidden, rounded_->matrix.t());
-  logits.copy_(products.narrow(0, 0, logits.size(0)));
 }
 
 void TorchHead::multiply_back(const Piece& piece, const at::Tensor& matrix, at::Tensor matrix_gradient,
@@ -118,29 +119,35 @@ void TorchHead::multiply_back(const Piece& piece, const at::Tensor& matrix, at::
     matrix_gradient.addmm_(piece.slopes.t(), piece.hidden);
     return;
   }
-  const at::Tensor slopes = filled(rounded_->logits, piece.slopes);
-  const std::int64_t n = slopes.size(0);
+  const std::int64_t n = piece.slopes.size(0);
   at::Tensor products = rounded_->gradient.narrow(0, 0, n);
-  at::mm_out(products, slopes, rounded_->matrix);
+  at::mm_out(products, piece.slopes, rounded_->matrix);
   gradient.copy_(products.narrow(0, 0, gradient.size(0)));
   give_way(pause);
-  at::mm_out(rounded_->matrix_gradient, slopes.t(), rounded_->hidden.narrow(0, 0, n));
-  add_rounded(rounded_->matrix_gradient, matrix_gradient);
+  at::mm_out(rounded_->matrix_gradient, piece.slopes.t(), rounded_->hidden.narrow(0, 0, n));
+  add_bf16(bits_of(rounded_->matrix_gradient), matrix_gradient.numel(), matrix_gradient.data_ptr<float>());
 }
 
-RowSums TorchHead::losses(const at::Tensor& logits, std::span<const TopK* const> targets, double weight,
-                          const at::Tensor& slope) {
-  const std::int64_t vocab = logits.size(1);
+// Adds a row's loss, and overwrites the row's logits with their gradient.
+void TorchHead::add_loss(float* row, const TopK& target, double weight, RowSums& sums) const {
+  ++sums.rows;
+  sums.greedy_hits += kernels::argmax({row, static_cast<std::size_t>(vocab_)}) == target.ids[0] ? 1 : 0;
+  sums.loss += fused_loss_row(loss_, row, vocab_, target.ids.data(), target.logprobs.data(),
+                              static_cast<std::int64_t>(target.ids.size()), target.log_tail, weight, row);
+}
+
+RowSums TorchHead::losses(const Piece& piece, std::span<const TopK* const> targets, double weight) {
   RowSums sums;
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    const TopK& target = *targets[i];
-    ++sums.rows;
-    const std::int64_t at = static_cast<std::int64_t>(i) * vocab;
-    const float* row = logits.data_ptr<float>() + at;
-    sums.greedy_hits += kernels::argmax({row, static_cast<std::size_t>(vocab)}) == target.ids[0] ? 1 : 0;
-    sums.loss += fused_loss_row(loss_, row, vocab, target.ids.data(), target.logprobs.data(),
-                                static_cast<std::int64_t>(target.ids.size()), target.log_tail, weight,
-                                slope.data_ptr<float>() + at);
+    const std::int64_t at = static_cast<std::int64_t>(i) * vocab_;
+    if (!rounded_) {
+      add_loss(piece.logits.data_ptr<float>() + at, *targets[i], weight, sums);
+      continue;
+    }
+    std::uint16_t* bits = bits_of(piece.logits) + at;
+    kernels::bf16_to_float(bits, vocab_, rounded_->row.data());
+    add_loss(rounded_->row.data(), *targets[i], weight, sums);
+    kernels::float_to_bf16(rounded_->row.data(), vocab_, bits);
   }
   return sums;
 }
@@ -207,15 +214,16 @@ RowSums TorchHead::pass_all(const at::Tensor& hidden, const at::Tensor& matrix, 
   RowSums sums;
   const auto n_rows = static_cast<std::int64_t>(targets.size());
   if (rounded_) rounded_->matrix.copy_(matrix);
-  for (std::int64_t from = 0; from < n_rows; from += logits_.size(0)) {
-    const std::int64_t n = std::min(logits_.size(0), n_rows - from);
-    Piece piece{hidden.narrow(0, from, n), {}, logits_.narrow(0, 0, n), slopes_.narrow(0, 0, n)};
+  for (std::int64_t from = 0; from < n_rows; from += piece_rows_) {
+    const std::int64_t n = std::min(piece_rows_, n_rows - from);
+    const std::int64_t multiplied = rounded_ ? padded_rows(n, piece_rows_) : n;
+    Piece piece{hidden.narrow(0, from, n), {}, logits_.narrow(0, 0, multiplied), slopes_.narrow(0, 0, multiplied)};
     give_way(pause);
     multiply(piece, matrix);
     give_way(pause);
     const auto those = targets.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(n));
-    const RowSums part = device_.is_cpu() ? losses(piece.logits, those, weight, piece.slopes)
-                                          : losses_on_device(piece.logits, those, weight, piece.slopes);
+    const RowSums part =
+        device_.is_cpu() ? losses(piece, those, weight) : losses_on_device(piece.logits, those, weight, piece.slopes);
     sums.loss += part.loss;
     sums.rows += part.rows;
     sums.greedy_hits += part.greedy_hits;

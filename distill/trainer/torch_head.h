@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "checkpoints/model_config.h"
 #include "distill/trainer/draft_trainer.h"
@@ -47,25 +48,29 @@ class TorchHead {
   // The operands and results of a piece's three products.
   struct Piece {
     at::Tensor hidden, gradient;  // [n, hidden]
-    at::Tensor logits, slopes;    // [n, vocab]
+    at::Tensor logits, slopes;    // [n, vocab]; with bfloat16 products one tensor with the rows that pad it
   };
   // REQUIRES: every target has ids.
   RowSums pass_all(const at::Tensor& hidden, const at::Tensor& matrix, std::span<const TopK* const> targets,
                    double weight, const Backward* backward, const PausePoint& pause);
   void multiply(const Piece& piece, const at::Tensor& matrix);
   void multiply_back(const Piece& piece, const at::Tensor& matrix, at::Tensor matrix_gradient, const PausePoint& pause);
-  RowSums losses(const at::Tensor& logits, std::span<const TopK* const> targets, double weight,
-                 const at::Tensor& slope);
+  RowSums losses(const Piece& piece, std::span<const TopK* const> targets, double weight);
+  void add_loss(float* row, const TopK& target, double weight, RowSums& sums) const;
   RowSums losses_on_device(const at::Tensor& logits, std::span<const TopK* const> targets, double weight,
                            const at::Tensor& slope);
 
   LossOptions loss_;
   TorchDevice device_;
-  at::Tensor logits_, slopes_;  // [rows of a piece, vocab], reused; on a CPU one tensor: slopes overwrite logits
+  std::int64_t vocab_, piece_rows_;
+  at::Tensor logits_, slopes_;  // [piece_rows_, vocab], reused; on a CPU one tensor: slopes overwrite logits
+  // Operands and results of bfloat16 products. Logits and slopes are float32 one row at a time: whole pieces of them
+  // were half of a step's memory traffic.
   struct Rounded {
-    at::Tensor hidden, gradient, logits, matrix, matrix_gradient;
+    at::Tensor hidden, gradient, matrix, matrix_gradient;
+    std::vector<float> row;  // [vocab]
   };
-  std::optional<Rounded> rounded_;  // operands and results of bfloat16 products
+  std::optional<Rounded> rounded_;
 };
 
 }  // namespace slip

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <numeric>
 
 #include "tests/kernels/kernel_cases.h"
 
@@ -145,6 +146,20 @@ TEST(BFloat16, RoundsToNearestEvenAndKeepsNan) {
   EXPECT_EQ(rounded(0x3F807FFF), 0x3F80);
   EXPECT_EQ(rounded(0x7F7FFFFF), 0x7F80);                       // beyond the largest
   EXPECT_TRUE(std::isnan(bf16_to_float(rounded(0x7F800001))));  // a NaN whose upper half alone would be infinity
+}
+
+TEST(BFloat16, ManyWidenedAreTheOneRepeated) {
+  std::vector<std::uint16_t> all(65536);
+  std::iota(all.begin(), all.end(), std::uint16_t{0});
+  std::vector<float> out(all.size());
+  for (std::size_t n : {all.size(), std::size_t{37}}) {
+    out.assign(all.size(), -1);
+    bf16_to_float(all.data(), static_cast<std::int64_t>(n), out.data());
+    for (std::size_t i = 0; i < n; ++i) {
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(out[i]), std::uint32_t{all[i]} << 16) << i;
+    }
+    if (n < out.size()) EXPECT_EQ(out[n], -1);
+  }
 }
 
 TEST(Float16, EveryValueIsWhatItsBitsSay) {
