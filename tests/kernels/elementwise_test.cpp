@@ -158,7 +158,9 @@ TEST(BFloat16, ManyWidenedAreTheOneRepeated) {
     for (std::size_t i = 0; i < n; ++i) {
       ASSERT_EQ(std::bit_cast<std::uint32_t>(out[i]), std::uint32_t{all[i]} << 16) << i;
     }
-    if (n < out.size()) EXPECT_EQ(out[n], -1);
+    if (n < out.size()) {
+      EXPECT_EQ(out[n], -1);
+    }
   }
 }
 
