@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/speculative/ngram_index.h"
+#include "engine/speculative/lookup/ngram_index.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 
-#include "tests/engine/speculative/repeating_text.h"
+#include "tests/engine/speculative/lookup/repeating_text.h"
 
 namespace slip {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/speculative/repeated_tokens.h"
+#include "engine/speculative/lookup/repeated_tokens.h"
 
 #include <algorithm>
 #include <string_view>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/speculative/predicted_text.h"
+#include "engine/speculative/lookup/predicted_text.h"
 
 #include <algorithm>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/speculative/past_answers.h"
+#include "engine/speculative/lookup/past_answers.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 #include <utility>
 
-#include "engine/speculative/prompt_lookup.h"
+#include "engine/speculative/lookup/prompt_lookup.h"
 
 namespace slip {
 namespace {

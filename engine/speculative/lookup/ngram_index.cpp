@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/speculative/ngram_index.h"
+#include "engine/speculative/lookup/ngram_index.h"
 
 #include <algorithm>
 #include <array>

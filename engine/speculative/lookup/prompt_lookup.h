@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "engine/sampling/distribution.h"
-#include "engine/speculative/ngram_index.h"
-#include "engine/speculative/past_answers.h"
-#include "engine/speculative/predicted_text.h"
+#include "engine/speculative/lookup/ngram_index.h"
+#include "engine/speculative/lookup/past_answers.h"
+#include "engine/speculative/lookup/predicted_text.h"
 
 namespace slip {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/speculative/predicted_text.h"
+#include "engine/speculative/lookup/predicted_text.h"
 
 #include <gtest/gtest.h>
 
-#include "engine/speculative/prompt_lookup.h"
+#include "engine/speculative/lookup/prompt_lookup.h"
 
 namespace slip {
 namespace {

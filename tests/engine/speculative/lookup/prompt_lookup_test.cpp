@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/speculative/prompt_lookup.h"
+#include "engine/speculative/lookup/prompt_lookup.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "tests/engine/speculative/repeating_text.h"
+#include "tests/engine/speculative/lookup/repeating_text.h"
 
 namespace slip {
 namespace {

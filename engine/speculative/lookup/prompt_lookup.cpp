@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/speculative/prompt_lookup.h"
+#include "engine/speculative/lookup/prompt_lookup.h"
 
 #include <algorithm>
 #include <cmath>

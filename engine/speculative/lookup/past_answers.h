@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "common/ids.h"
-#include "engine/speculative/ngram_index.h"
+#include "engine/speculative/lookup/ngram_index.h"
 
 namespace slip {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/speculative/past_answers.h"
+#include "engine/speculative/lookup/past_answers.h"
 
 #include <algorithm>
 
