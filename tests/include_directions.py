@@ -42,14 +42,14 @@ SEES = {
     "server/openai": ["server/http", "server/metrics.h", "router", "engine", "text", "checkpoints", "common"],
     "server/http": ["distill/idle_priority.h", "engine/contain.h", "engine/step_listener.h", "text", "common"],
     "cli": ["cli", "server", "distill", "router", "engine", "text", "ledger", "checkpoints", "kernels", "common"],
-    "cli/service": ["cli/config", "cli/load_model.h", "cli/target_worker.h", "cli/usable_cores.h",
-                    "cli/address_room.h", "cli/usable_memory.h", "cli/version.h", "server", "distill", "router",
-                    "engine", "text", "ledger", "checkpoints", "kernels", "common"],
+    "cli/service": ["cli/config", "cli/process", "cli/load_model.h", "cli/target_worker.h", "cli/version.h", "server",
+                    "distill", "router", "engine", "text", "ledger", "checkpoints", "kernels", "common"],
     "cli/inspect": ["cli/command.h", "distill", "router", "engine", "text", "ledger", "checkpoints", "kernels",
                     "common"],
     "cli/simulation": ["engine", "ledger/svg_canvas.h", "checkpoints", "kernels", "common"],
-    "cli/config": ["cli/cache_size.h", "cli/load_model.h", "cli/target_worker.h", "cli/usable_cores.h",
-                   "server", "distill", "router", "engine", "text", "ledger", "checkpoints", "kernels", "common"],
+    "cli/config": ["cli/process", "cli/cache_size.h", "cli/load_model.h", "cli/target_worker.h", "server", "distill",
+                   "router", "engine", "text", "ledger", "checkpoints", "kernels", "common"],
+    "cli/process": ["server/http/options.h", "common"],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/stack_limit.h"
+#include "cli/process/stack_limit.h"
 
 #include <pthread.h>
 #include <sys/resource.h>

@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "cli/stop_signal.h"
+#include "cli/process/stop_signal.h"
 
 namespace slip::cli {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/stop_signal.h"
+#include "cli/process/stop_signal.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -11,7 +11,7 @@
 #include <atomic>
 #include <cerrno>
 
-#include "cli/first_process.h"
+#include "cli/process/first_process.h"
 #include "common/error.h"
 
 namespace slip::cli {

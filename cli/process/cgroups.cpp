@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/cgroups.h"
+#include "cli/process/cgroups.h"
 
 #include <fstream>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/usable_cores.h"
+#include "cli/process/usable_cores.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -9,7 +9,7 @@
 #include <limits>
 #include <thread>
 
-#include "cli/cgroups.h"
+#include "cli/process/cgroups.h"
 #include "common/error.h"
 #include "tests/checkpoints/temporary_folder.h"
 

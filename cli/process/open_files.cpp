@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/open_files.h"
+#include "cli/process/open_files.h"
 
 #include <sys/resource.h>
 

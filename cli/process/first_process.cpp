@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/first_process.h"
+#include "cli/process/first_process.h"
 
 #include <signal.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/stop_while_loading.h"
+#include "cli/process/stop_while_loading.h"
 
 #include <chrono>
 #include <condition_variable>

@@ -3,7 +3,7 @@
 // training, so their memory was never returned: 1.4 times as much after an hour on four topics.
 #include <limits>
 
-#include "cli/address_room.h"
+#include "cli/process/address_room.h"
 
 // jemalloc reads it at its first allocation. Freed memory goes back after two seconds, from a thread of jemalloc's own.
 // With more arenas than threads that allocate, the engine never waits for a lock that the learner's idle thread holds.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/usable_cores.h"
+#include "cli/process/usable_cores.h"
 
 #include <sched.h>
 
@@ -8,7 +8,7 @@
 #include <limits>
 #include <string>
 
-#include "cli/cgroups.h"
+#include "cli/process/cgroups.h"
 #include "common/error.h"
 
 namespace slip::cli {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/usable_memory.h"
+#include "cli/process/usable_memory.h"
 
 #include <gtest/gtest.h>
 

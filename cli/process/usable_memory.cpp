@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/usable_memory.h"
+#include "cli/process/usable_memory.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/cgroups.h"
+#include "cli/process/cgroups.h"
 #include "common/error.h"
 
 namespace slip::cli {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/address_room.h"
+#include "cli/process/address_room.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
