@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/common_client.h"
+#include "bench/common/client.h"
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/common_load_report.h"
+#include "bench/common/load_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/common_client.h"
+#include "bench/common/client.h"
 
 namespace slip::bench {
 

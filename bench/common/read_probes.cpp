@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/common_read_probes.h"
+#include "bench/common/read_probes.h"
 
 #include <sys/mman.h>
 

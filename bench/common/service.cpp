@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/common_service.h"
+#include "bench/common/service.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/common_open_loop.h"
+#include "bench/common/open_loop.h"
 
 #include <atomic>
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/common_prompts.h"
+#include "bench/common/prompts.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/common_result.h"
+#include "bench/common/result.h"
 
 #include <iostream>
 

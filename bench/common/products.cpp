@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/common_products.h"
+#include "bench/common/products.h"
 
 #include <algorithm>
 #include <utility>

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/common_client.h"
-#include "bench/common_prompts.h"
+#include "bench/common/client.h"
+#include "bench/common/prompts.h"
 #include "cli/simulation/arrivals.h"
 #include "cli/simulation/load_figures.h"
 

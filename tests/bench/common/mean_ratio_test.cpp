@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/common_mean_ratio.h"
+#include "bench/common/mean_ratio.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/common_matrix_peak.h"
+#include "bench/common/matrix_peak.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
