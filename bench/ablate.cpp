@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bench/adapt/adapt_replay.h"
-#include "bench/common_result.h"
+#include "bench/common/result.h"
 #include "common/error.h"
 
 namespace slip::bench {

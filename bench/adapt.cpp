@@ -13,7 +13,7 @@
 #include "bench/adapt/adapt_options.h"
 #include "bench/adapt/adapt_report.h"
 #include "bench/adapt/adapt_service.h"
-#include "bench/common_result.h"
+#include "bench/common/result.h"
 #include "cli/progress_line.h"
 #include "common/error.h"
 

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/common_matrix_peak.h"
-#include "bench/common_products.h"
-#include "bench/common_read_probes.h"
-#include "bench/common_result.h"
+#include "bench/common/matrix_peak.h"
+#include "bench/common/products.h"
+#include "bench/common/read_probes.h"
+#include "bench/common/result.h"
 #include "cli/progress_line.h"
 #include "cli/simulation/decoding.h"
 #include "cli/simulation/samples.h"

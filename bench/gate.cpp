@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "bench/adapt/adapt_replay.h"
-#include "bench/common_result.h"
+#include "bench/common/result.h"
 #include "checkpoints/safetensors.h"
 #include "cli/progress_line.h"
 #include "common/error.h"

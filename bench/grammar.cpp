@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "bench/common_result.h"
+#include "bench/common/result.h"
 #include "cli/progress_line.h"
 #include "common/clock.h"
 #include "common/error.h"

@@ -14,13 +14,13 @@
 #include <utility>
 #include <vector>
 
-#include "bench/common_client.h"
-#include "bench/common_load_report.h"
-#include "bench/common_mean_ratio.h"
-#include "bench/common_open_loop.h"
-#include "bench/common_prompts.h"
-#include "bench/common_result.h"
-#include "bench/common_service.h"
+#include "bench/common/client.h"
+#include "bench/common/load_report.h"
+#include "bench/common/mean_ratio.h"
+#include "bench/common/open_loop.h"
+#include "bench/common/prompts.h"
+#include "bench/common/result.h"
+#include "bench/common/service.h"
 #include "cli/progress_line.h"
 #include "common/error.h"
 #include "common/file.h"

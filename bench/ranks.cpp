@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/common_answer.h"
-#include "bench/common_prompts.h"
-#include "bench/common_result.h"
+#include "bench/common/answer.h"
+#include "bench/common/prompts.h"
+#include "bench/common/result.h"
 #include "bench/ranks/ranks_shapes.h"
 #include "cli/progress_line.h"
 #include "common/error.h"

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/common_prompts.h"
-#include "bench/common_result.h"
+#include "bench/common/prompts.h"
+#include "bench/common/result.h"
 #include "cli/config/serve_config.h"
 #include "common/clock.h"
 #include "common/error.h"

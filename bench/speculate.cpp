@@ -18,9 +18,9 @@
 #include <tuple>
 #include <vector>
 
-#include "bench/common_answer.h"
-#include "bench/common_prompts.h"
-#include "bench/common_result.h"
+#include "bench/common/answer.h"
+#include "bench/common/prompts.h"
+#include "bench/common/result.h"
 #include "cli/progress_line.h"
 #include "cli/simulation/decoding.h"
 #include "cli/simulation/samples.h"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/common_result.h"
+#include "bench/common/result.h"
 #include "cli/progress_line.h"
 #include "cli/simulation/samples.h"
 #include "common/error.h"

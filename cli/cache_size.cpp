@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "cli/usable_memory.h"
+#include "cli/process/usable_memory.h"
 #include "common/error.h"
 #include "engine/kv_cache/page_pool.h"
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "cli/usable_memory.h"
+#include "cli/process/usable_memory.h"
 #include "common/error.h"
 #include "common/log.h"
 

@@ -26,7 +26,7 @@ struct TargetModel {
 TargetModel load_target(const std::filesystem::path& folder, Dtype dtype);
 
 // The bytes of the weights of `folder`, whose config.json is `config`. Error{kTooLarge} if this process may not use
-// that much (cli/usable_memory.h).
+// that much (cli/process/usable_memory.h).
 std::uint64_t require_memory_for_weights(const std::filesystem::path& folder, const ModelConfig& config, Dtype dtype);
 
 // The template of chats: the file `configured`, or if that is empty the target's own. A configured template must load;

@@ -11,10 +11,10 @@
 #include <string_view>
 #include <system_error>
 
-#include "cli/address_room.h"
 #include "cli/command.h"
-#include "cli/first_process.h"
-#include "cli/stack_limit.h"
+#include "cli/process/address_room.h"
+#include "cli/process/first_process.h"
+#include "cli/process/stack_limit.h"
 #include "cli/standard_output.h"
 #include "common/error.h"
 #include "common/escape_controls.h"

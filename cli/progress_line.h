@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cli/stop_signal.h"
+#include "cli/process/stop_signal.h"
 #include "distill/warmup/warmup.h"
 
 namespace slip::cli {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/usable_memory.h"
+#include "cli/process/usable_memory.h"
 #include "engine/cuda/device_draft_runner.h"
 #include "engine/speculative/lookup_proposer.h"
 #include "engine/speculative/proposal.h"

@@ -16,10 +16,10 @@
 #include "cli/config/draft_config.h"
 #include "cli/load_model.h"
 #include "cli/option_faults.h"
+#include "cli/process/usable_cores.h"
+#include "cli/process/usable_memory.h"
 #include "cli/progress_line.h"
 #include "cli/target_worker.h"
-#include "cli/usable_cores.h"
-#include "cli/usable_memory.h"
 #include "common/error.h"
 #include "common/file.h"
 

@@ -14,8 +14,8 @@
 #include "engine/sampling/distribution.h"
 #include "engine/scheduler/slo_targets.h"
 #include "engine/speculative/live_draft.h"
+#include "engine/speculative/lookup/past_answers.h"
 #include "engine/speculative/observation.h"
-#include "engine/speculative/past_answers.h"
 #include "engine/speculative/proposal.h"
 #include "text/tokenizer.h"
 

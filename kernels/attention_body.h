@@ -341,7 +341,7 @@ template <class Block, class Query>
 void attend_tile(const AttentionTile& tile) {
   Block block;
   TileState<Query> state;
-  static_assert(sizeof block + sizeof state < 3U << 19, "cli/stack_limit.cpp accepts a stack of 2 MiB");
+  static_assert(sizeof block + sizeof state < 3U << 19, "cli/process/stack_limit.cpp accepts a stack of 2 MiB");
   begin_queries(tile, state);
   attend_blocks(tile, block, state);
   write_out(tile, state);

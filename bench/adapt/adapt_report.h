@@ -8,7 +8,7 @@
 
 #include "bench/adapt/adapt_arms.h"
 #include "bench/adapt/adapt_options.h"
-#include "bench/common_prompts.h"
+#include "bench/common/prompts.h"
 
 namespace slip::bench {
 

@@ -10,9 +10,9 @@
 #include <sstream>
 #include <thread>
 
-#include "bench/common_client.h"
-#include "bench/common_result.h"
-#include "bench/common_service.h"
+#include "bench/common/client.h"
+#include "bench/common/result.h"
+#include "bench/common/service.h"
 #include "checkpoints/draft_store.h"
 #include "cli/progress_line.h"
 #include "common/error.h"

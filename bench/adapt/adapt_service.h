@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bench/adapt/adapt_options.h"
-#include "bench/common_prompts.h"
+#include "bench/common/prompts.h"
 
 namespace slip::bench {
 

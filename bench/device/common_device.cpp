@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/common_result.h"
+#include "bench/common/result.h"
 #include "bench/device/common_launch.h"
 #include "bench/device/common_random.h"
 #include "common/error.h"

@@ -5,7 +5,7 @@
 
 #include "cli/config/serve_fields.h"
 #include "cli/config/toml_reader.h"
-#include "cli/usable_cores.h"
+#include "cli/process/usable_cores.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/topic_name.h"

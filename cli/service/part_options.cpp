@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cli/usable_cores.h"
+#include "cli/process/usable_cores.h"
 #include "common/clock.h"
 #include "common/file.h"
 #include "common/log.h"

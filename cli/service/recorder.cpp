@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "cli/usable_cores.h"
+#include "cli/process/usable_cores.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "engine/contain.h"

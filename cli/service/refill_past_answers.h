@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "distill/replay/replay_buffer.h"
-#include "engine/speculative/past_answers.h"
+#include "engine/speculative/lookup/past_answers.h"
 #include "router/topic.h"
 
 namespace slip {

@@ -10,8 +10,8 @@
 #include "common/error.h"
 #include "engine/kv_cache/page_pool.h"
 #include "engine/sampling/distribution.h"
-#include "engine/speculative/prompt_lookup.h"
-#include "engine/speculative/repeated_tokens.h"
+#include "engine/speculative/lookup/prompt_lookup.h"
+#include "engine/speculative/lookup/repeated_tokens.h"
 
 namespace slip {
 

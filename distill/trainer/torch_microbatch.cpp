@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/error.h"
-#include "engine/speculative/prompt_lookup.h"
+#include "engine/speculative/lookup/prompt_lookup.h"
 
 namespace slip {
 namespace {

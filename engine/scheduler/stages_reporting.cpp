@@ -8,9 +8,9 @@
 #include "common/log.h"
 #include "engine/contain.h"
 #include "engine/scheduler/stages.h"
+#include "engine/speculative/lookup/repeated_tokens.h"
 #include "engine/speculative/observe.h"
 #include "engine/speculative/raw_logits_checksum.h"
-#include "engine/speculative/repeated_tokens.h"
 
 namespace slip {
 

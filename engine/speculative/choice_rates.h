@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/speculative/past_answers.h"
+#include "engine/speculative/lookup/past_answers.h"
 #include "engine/speculative/proposal.h"
 
 namespace slip {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/speculative/branches.h"
-#include "engine/speculative/prompt_lookup.h"
+#include "engine/speculative/lookup/prompt_lookup.h"
 #include "engine/speculative/proposer.h"
 #include "engine/speculative/step_rows.h"
 

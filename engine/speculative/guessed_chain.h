@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/speculative/prompt_lookup.h"
+#include "engine/speculative/lookup/prompt_lookup.h"
 #include "engine/speculative/proposer.h"
 
 namespace slip {

@@ -7,7 +7,7 @@
 #include "common/ids.h"
 #include "engine/speculative/choice_rates.h"
 #include "engine/speculative/live_draft.h"
-#include "engine/speculative/past_answers.h"
+#include "engine/speculative/lookup/past_answers.h"
 #include "engine/speculative/proposal.h"
 
 namespace slip {

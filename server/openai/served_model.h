@@ -10,7 +10,7 @@
 #include "checkpoints/draft_store.h"
 #include "engine/request.h"
 #include "engine/speculative/live_draft.h"
-#include "engine/speculative/past_answers.h"
+#include "engine/speculative/lookup/past_answers.h"
 #include "engine/speculative/proposal.h"
 #include "router/router.h"
 #include "server/openai/purge.h"

@@ -7,7 +7,7 @@
 
 #include "cli/config/check_config.h"
 #include "cli/load_model.h"
-#include "cli/usable_memory.h"
+#include "cli/process/usable_memory.h"
 #include "common/error.h"
 #include "tests/engine/models/embedded_target.h"
 #include "tests/kernels/cuda/host_queue.h"

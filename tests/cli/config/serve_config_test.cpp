@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "cli/usable_cores.h"
+#include "cli/process/usable_cores.h"
 #include "common/error.h"
 #include "common/file.h"
 

@@ -15,7 +15,7 @@
 
 #include "common/error.h"
 #include "distill/trainer/trainer_state_file.h"
-#include "engine/speculative/prompt_lookup.h"
+#include "engine/speculative/lookup/prompt_lookup.h"
 #include "tests/common/address_limit.h"
 #include "tests/distill/trainer/trainer_fixture.h"
 
