@@ -20,7 +20,7 @@ SEES = {
     "engine/scheduler": ["engine/contain.h", "engine/engine.h", "engine/request_queue.h", "engine/sequence.h",
                          "engine/speculative", "engine/kv_cache", "common"],
     "engine/cuda": ["engine/speculative", "engine/models", "engine/sampling", "checkpoints", "kernels", "common"],
-    "engine/speculative": ["engine/models", "engine/sampling", "kernels", "common"],
+    "engine/speculative": ["engine/models", "engine/kv_cache", "engine/sampling", "kernels", "common"],
     "engine/models": ["engine/kv_cache", "engine/sampling", "text", "checkpoints", "kernels", "common"],
     "engine/sampling": ["engine/grammar", "kernels", "common"],
     "engine/kv_cache": ["checkpoints", "kernels", "common"],
