@@ -41,6 +41,7 @@ DraftModelOptions draft_model_options(const EngineOptions& options, Worker& targ
   draft.max_running = options.max_running;
   draft.prompt_chunk = options.prefill_chunk;
   draft.catch_up_chunk = options.catch_up_chunk;
+  draft.prefix_cache = options.prefix_cache;
   draft.prompt_lookup = options.prompt_lookup;
   return draft;
 }

@@ -32,7 +32,7 @@ struct EngineOptions {
   std::int32_t prefill_chunk = 256;          // prompt rows per step, over all prompts
   std::int32_t catch_up_chunk = 256;         // draft rows per step spent on catching up after a swap
   bool deadlines = false;                    // plan for Request::slo (scheduler/deadlines.h); else it is only measured
-  double prefix_cache = 0.25;    // maximum share of the target's pages for the prefix cache; 0: no prefix cache
+  double prefix_cache = 0.25;    // maximum share of the pages for the prefix cache, also of the drafts' pages; 0: none
   std::int32_t draft_pages = 0;  // 0: twice the target's, since a swap briefly keeps two versions
   std::int32_t top_k_observed = TopK::kDefault;
   std::optional<std::uint64_t> seed;  // generates the seeds of requests without one; empty: from the system

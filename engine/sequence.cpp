@@ -65,6 +65,7 @@ SequenceRef Sequence::ref() const {
   ref.choice = request.choice;
   ref.live_draft = request.draft.get();
   ref.grammar = grammar.get();
+  ref.tenant = request.tenant;
   ref.verified_on_device = verified_on_device;
   return ref;
 }

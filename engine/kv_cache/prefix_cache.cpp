@@ -24,6 +24,14 @@ PrefixCache::~PrefixCache() {
   for (const Node* node : by_use_) pool_.drop(node->page);
 }
 
+// A new root takes the place of empty ones: else each new version of a draft would leave one for each tenant.
+PrefixCache::Node& PrefixCache::root_of(const Owner& owner) {
+  const auto found = roots_.find(owner);
+  if (found != roots_.end()) return found->second;
+  std::erase_if(roots_, [](const auto& root) { return root.second.children.empty(); });
+  return roots_[owner];
+}
+
 void PrefixCache::touch(Node& last) {
   for (Node* node = &last; node->parent != nullptr; node = node->parent) {
     by_use_.splice(by_use_.end(), by_use_, node->in_use_order);
@@ -51,9 +59,9 @@ bool PrefixCache::reserve(PageTable& table, std::int32_t n_slots) {
   return true;
 }
 
-std::int32_t PrefixCache::open(std::uint64_t tenant, std::span<const std::int32_t> tokens, std::int32_t n_slots,
+std::int32_t PrefixCache::open(const Owner& owner, std::span<const std::int32_t> tokens, std::int32_t n_slots,
                                PageTable& table) {
-  Node* node = &roots_[tenant];
+  Node* node = &root_of(owner);
   table.expect(n_slots);  // no allocation after this one, so a page held temporarily below is always released
   std::int32_t n_known = 0;
   for (auto rest = tokens; rest.size() >= kPageTokens; rest = rest.subspan(kPageTokens)) {
@@ -103,9 +111,9 @@ std::int32_t PrefixCache::copy_partial(Node& parent, std::span<const std::int32_
   return static_cast<std::int32_t>(n_copied);
 }
 
-void PrefixCache::add(std::uint64_t tenant, std::span<const std::int32_t> tokens, PageTable& table) {
+void PrefixCache::add(const Owner& owner, std::span<const std::int32_t> tokens, PageTable& table) {
   if (most_pages_ == 0) return;
-  Node* node = &roots_[tenant];
+  Node* node = &root_of(owner);
   for (std::size_t index = 0; (index + 1) * kPageTokens <= tokens.size(); ++index) {
     PageTokens held;
     std::copy_n(tokens.begin() + static_cast<std::ptrdiff_t>(index * kPageTokens), kPageTokens, held.begin());

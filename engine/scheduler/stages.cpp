@@ -280,8 +280,7 @@ void Engine::State::accept_one(std::size_t i) {
 void Engine::State::remember_prefix(Sequence& sequence) {
   if (sequence.reason == StopReason::kFailed || sequence.request.is_background()) return;
   const auto n_read = static_cast<std::size_t>(std::min(sequence.n_cached, sequence.n_tokens()));
-  contain(
-      [&] { prefixes.add(sequence.request.tenant.value, std::span(sequence.tokens).first(n_read), sequence.pages); });
+  contain([&] { prefixes.add({sequence.request.tenant}, std::span(sequence.tokens).first(n_read), sequence.pages); });
 }
 
 // Counts only committed tokens. When the answer ended inside the accepted path, the tokens after its end do not count.

@@ -184,7 +184,7 @@ void Engine::State::open_pages(Sequence& sequence) {
   const std::int32_t n_tokens = sequence.n_tokens(), most = sequence.most_tokens();
   const auto n_readable = static_cast<std::size_t>(request.score_prompt ? 0 : n_tokens - 1);
   sequence.pages.expect(most);
-  sequence.n_cached = prefixes.open(request.tenant.value, std::span(sequence.tokens).first(n_readable),
+  sequence.n_cached = prefixes.open({request.tenant}, std::span(sequence.tokens).first(n_readable),
                                     slots_to_start(n_tokens, most, request.score_prompt), sequence.pages);
 }
 

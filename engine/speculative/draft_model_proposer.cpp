@@ -13,12 +13,21 @@ namespace slip {
 
 namespace {
 
-constexpr std::size_t kMostRunners = 8;  // each keeps a cache and a workspace
+constexpr std::size_t kMostShapes = 8;  // each keeps a cache and a workspace
 // Tokens beyond the committed ones that a draft's cache has pages for: this step's proposal and the next one's.
 constexpr std::int32_t kRoom = 2 * kMaxProposalNodes;
 
 std::int32_t n_committed(const SequenceRef& sequence) {
   return static_cast<std::int32_t>(sequence.tokens.size());
+}
+
+// Slots for the tokens so far and some more.
+std::int32_t slots_for(const SequenceRef& sequence, std::int32_t max_positions) {
+  return std::min({n_committed(sequence) + kRoom, sequence.max_total_tokens, max_positions});
+}
+
+std::int32_t most_prefix_pages(DraftRunner& runner, double share) {
+  return runner.shares_pages() ? static_cast<std::int32_t>(share * runner.cache().n_pages()) : 0;
 }
 
 MakeDraftRunner on_the_cpu(kernels::ThreadPool& pool) {
@@ -38,18 +47,21 @@ DraftModelProposer::DraftModelProposer(DraftModelOptions options, const ModelCon
 
 DraftModelProposer::~DraftModelProposer() = default;
 
+DraftModelProposer::Shape::Shape(std::unique_ptr<DraftRunner> made, double prefix_share)
+    : runner(std::move(made)), prefixes(runner->cache(), most_prefix_pages(*runner, prefix_share)) {}
+
 DraftModelProposer::Drafting* DraftModelProposer::find(RequestId id) {
   const auto found = drafting_.find(id);
   return found == drafting_.end() ? nullptr : &found->second;
 }
 
 // Null when a draft of this shape cannot be used; logs the reason.
-DraftRunner* DraftModelProposer::runner_for(const DraftVersion& version) {
-  for (const auto& runner : runners_) {
-    if (runner->fits(version)) return runner.get();
+DraftModelProposer::Shape* DraftModelProposer::shape_for(const DraftVersion& version) {
+  for (const auto& shape : shapes_) {
+    if (shape->runner->fits(version)) return shape.get();
   }
   const std::int32_t vocabulary = version.weights->config.vocab_size;
-  if (vocabulary != target_vocab_ || runners_.size() == kMostRunners) {
+  if (vocabulary != target_vocab_ || shapes_.size() == kMostShapes) {
     log_warn(describe(version) + " is refused: " +
              (vocabulary != target_vocab_ ? "its vocabulary is not the target's" : "too many shapes are in use"));
     return nullptr;
@@ -60,37 +72,63 @@ DraftRunner* DraftModelProposer::runner_for(const DraftVersion& version) {
       {options_.prompt_chunk, options_.catch_up_chunk, options_.max_running * kMostUnreadRows, std::int32_t{1}});
   size.max_logit_rows = std::max(options_.max_running, kMostBranchRows);
   try {
-    runners_.push_back(make_runner_(version, size));
+    shapes_.push_back(std::make_unique<Shape>(make_runner_(version, size), options_.prefix_cache));
   } catch (const Error& error) {
     log_warn("a draft cannot be used: " + error.message());
     return nullptr;
   }
-  return runners_.back().get();
+  return shapes_.back().get();
 }
 
-// Reserves pages for the tokens so far and some more. False when the pool has too few: then the draft falls behind
-// until there are enough again.
-bool DraftModelProposer::reserve(DraftCache& cache, const SequenceRef& sequence, std::int32_t max_positions) {
-  const std::int32_t most = std::min(sequence.max_total_tokens, max_positions);
-  return cache.pages.reserve(std::min(n_committed(sequence) + kRoom, most));
+// Not by their address alone: when a version is freed, a later one may get its address, but never its control block
+// while a weak pointer names that.
+std::uint64_t DraftModelProposer::number_of(const std::shared_ptr<const ModelWeights>& weights) {
+  for (const NumberedWeights& known : numbered_weights_) {
+    if (!known.weights.owner_before(weights) && !weights.owner_before(known.weights)) return known.number;
+  }
+  std::erase_if(numbered_weights_, [](const NumberedWeights& known) { return known.weights.expired(); });
+  numbered_weights_.push_back({weights, ++last_number_});
+  return last_number_;
 }
 
-// Empty when the pool is full now; a version that can never be used is remembered as refused.
+// Reserves pages for the tokens so far and some more, dropping idle prefixes where needed. False when the pool has too
+// few even so: then the draft falls behind until there are enough again.
+bool DraftModelProposer::reserve(Shape& shape, DraftCache& cache, const SequenceRef& sequence) {
+  return shape.prefixes.reserve(cache.pages, slots_for(sequence, shape.runner->config().max_positions));
+}
+
+// Adds the pages that have become whole. Only rows of committed tokens count: propose() leaves the last committed token
+// to be read and writes from there on, and on_verified() drops the rows of rejected tokens. What the last step of an
+// answer accepts comes too late.
+void DraftModelProposer::add_prefix(Shape& shape, DraftCache& cache, const SequenceRef& sequence) {
+  const std::int32_t n_read = std::min(cache.n_cached, n_committed(sequence) - 1);
+  const std::int32_t n_whole = n_read / PagePool::kPageTokens;
+  if (n_whole <= cache.n_added) return;
+  shape.prefixes.add(cache.owner, sequence.tokens.first(static_cast<std::size_t>(n_read)), cache.pages);
+  cache.n_added = n_whole;
+}
+
+// Takes the longest prefix that this version has read for this tenant, but never the last committed token. Empty when
+// the pool is full now; a version that can never be used is remembered as refused.
 std::optional<DraftModelProposer::DraftCache> DraftModelProposer::open_cache(
     Drafting& drafting, const SequenceRef& sequence, const std::shared_ptr<const DraftVersion>& version) {
-  DraftRunner* runner = drafting.runner != nullptr ? drafting.runner : runner_for(*version);
-  const bool fits = runner != nullptr && runner->fits(*version);
-  if (runner != nullptr && !fits) log_warn(describe(*version) + " is refused: its shape is not the one in use");
+  Shape* shape = drafting.shape != nullptr ? drafting.shape : shape_for(*version);
+  const bool fits = shape != nullptr && shape->runner->fits(*version);
+  if (shape != nullptr && !fits) log_warn(describe(*version) + " is refused: its shape is not the one in use");
   if (!fits) {
     drafting.refused = version;
     return std::nullopt;
   }
-  DraftCache cache{version, runner->admit(version), PageTable(runner->cache()), 0};
+  DraftRunner& runner = *shape->runner;
+  DraftCache cache{
+      version, runner.admit(version), {sequence.tenant, number_of(version->weights)}, PageTable(runner.cache())};
   if (cache.admitted == nullptr) return std::nullopt;
-  const std::int32_t max_positions = runner->config().max_positions;
+  const std::int32_t max_positions = runner.config().max_positions, n_slots = slots_for(sequence, max_positions);
   cache.pages.expect(std::min(sequence.max_total_tokens, max_positions));
-  if (!reserve(cache, sequence, max_positions)) return std::nullopt;
-  drafting.runner = runner;
+  if (PagePool::pages_for(n_slots) > shape->free_pages()) return std::nullopt;
+  const auto n_readable = static_cast<std::size_t>(std::clamp(n_committed(sequence) - 1, 0, n_slots));
+  cache.n_cached = shape->prefixes.open(cache.owner, sequence.tokens.first(n_readable), n_slots, cache.pages);
+  drafting.shape = shape;
   return cache;
 }
 
@@ -143,12 +181,12 @@ CatchUpTimes DraftModelProposer::catch_up(std::span<const DraftTask> tasks, Catc
     }
     refresh(*drafting, *task.sequence);
     for (std::optional<DraftCache>* cache : {&drafting->live, &drafting->next}) {
-      if (*cache) reserve(**cache, *task.sequence, drafting->runner->config().max_positions);
+      if (*cache) reserve(*drafting->shape, **cache, *task.sequence);
     }
   }
   const std::int64_t start_us = monotonic_us();
-  for (const auto& runner : runners_) {
-    read_behind(*runner, tasks, /*of_next=*/false, budget.prompt_rows);
+  for (const auto& shape : shapes_) {
+    read_behind(*shape, tasks, /*of_next=*/false, budget.prompt_rows);
   }
   const std::int64_t swap_start_us = monotonic_us();
   // The sequence that the budget did not reach is first next time; else frequent publishes would never reach the
@@ -158,28 +196,32 @@ CatchUpTimes DraftModelProposer::catch_up(std::span<const DraftTask> tasks, Catc
                                  [&](const DraftTask& task) { return task.sequence->id == swap_turn_; });
   if (turn != swap_order_.end()) std::rotate(swap_order_.begin(), turn, swap_order_.end());
   swap_turn_.reset();
-  for (const auto& runner : runners_) {
-    read_behind(*runner, swap_order_, /*of_next=*/true, budget.swap_rows);
+  for (const auto& shape : shapes_) {
+    read_behind(*shape, swap_order_, /*of_next=*/true, budget.swap_rows);
   }
   for (const DraftTask& task : tasks) {
-    if (Drafting* drafting = find(task.sequence->id)) switch_if_ready(*drafting, *task.sequence);
+    Drafting* const drafting = find(task.sequence->id);
+    if (drafting == nullptr) continue;
+    for (std::optional<DraftCache>* cache : {&drafting->live, &drafting->next}) {
+      if (*cache) add_prefix(*drafting->shape, **cache, *task.sequence);
+    }
+    switch_if_ready(*drafting, *task.sequence);
   }
   return {swap_start_us - start_us, monotonic_us() - swap_start_us};
 }
 
 // Reads all but the last committed token: propose() reads that one, for its logits.
-void DraftModelProposer::read_behind(DraftRunner& runner, std::span<const DraftTask> tasks, bool of_next,
-                                     std::int32_t& rows) {
+void DraftModelProposer::read_behind(Shape& shape, std::span<const DraftTask> tasks, bool of_next, std::int32_t& rows) {
   slices_.clear();
   slice_caches_.clear();
   for (const DraftTask& task : tasks) {
     const SequenceRef& sequence = *task.sequence;
     Drafting* drafting = find(sequence.id);
-    if (drafting == nullptr || drafting->runner != &runner || (drafting->broken && !of_next)) continue;
+    if (drafting == nullptr || drafting->shape != &shape || (drafting->broken && !of_next)) continue;
     std::optional<DraftCache>& cache = of_next ? drafting->next : drafting->live;
     if (!cache) continue;
     const std::int32_t readable =
-        std::min({n_committed(sequence) - 1, runner.config().max_positions, cache->pages.capacity_slots()});
+        std::min({n_committed(sequence) - 1, shape.runner->config().max_positions, cache->pages.capacity_slots()});
     const std::int32_t n = std::min(readable - cache->n_cached, rows);
     if (of_next && readable - cache->n_cached > rows && !swap_turn_) swap_turn_ = sequence.id;
     const bool can_wait = !of_next && n_committed(sequence) - cache->n_cached <= kMostUnreadRows;
@@ -197,12 +239,12 @@ void DraftModelProposer::read_behind(DraftRunner& runner, std::span<const DraftT
   // Not a stable sort, which allocates; the order of equals changes no bit.
   std::sort(slices_.begin(), slices_.end(),
             [](const DraftSlice& a, const DraftSlice& b) { return a.weights < b.weights; });
-  runner.read(slices_);
+  shape.runner->read(slices_);
 }
 
 void DraftModelProposer::switch_if_ready(Drafting& drafting, const SequenceRef& sequence) {
   if (!drafting.next) return;
-  const std::int32_t readable = std::min(n_committed(sequence), drafting.runner->config().max_positions);
+  const std::int32_t readable = std::min(n_committed(sequence), drafting.shape->runner->config().max_positions);
   if (readable - drafting.next->n_cached > kMostUnreadRows) return;
   drafting.live = std::move(drafting.next);
   drafting.next.reset();
@@ -215,7 +257,7 @@ std::int32_t DraftModelProposer::ready_depth(const SequenceRef& sequence) {
   if (n_committed(sequence) - found->second.live->n_cached > kMostUnreadRows) return 0;
   // The draft does not read the last proposed token: depth d reads positions up to committed − 2 + d.
   const std::int32_t slots =
-      std::min(found->second.runner->config().max_positions, found->second.live->pages.capacity_slots());
+      std::min(found->second.shape->runner->config().max_positions, found->second.live->pages.capacity_slots());
   const std::int32_t context = slots - n_committed(sequence) + 1;
   return std::clamp(context, 0, kMaxProposalNodes);
 }
@@ -229,12 +271,12 @@ std::int32_t DraftModelProposer::propose(std::span<const DraftTask> tasks) {
     task.proposal->version = live ? live->version->number : 0;
     chain->propose(task.nodes, *task.proposal);
   }
-  for (const auto& runner : runners_) {
+  for (const auto& shape : shapes_) {
     chains_.clear();
     for (const DraftTask& task : tasks) {
       const SequenceRef& sequence = *task.sequence;
       Drafting* drafting = task.nodes > 0 && !task.guessed ? find(sequence.id) : nullptr;
-      if (drafting == nullptr || drafting->runner != runner.get()) continue;
+      if (drafting == nullptr || drafting->shape != shape.get()) continue;
       Proposal& proposal = *task.proposal;
       proposal.draw_method = draw_method_of(sequence);
       proposal.version = drafting->live->version->number;
@@ -248,7 +290,7 @@ std::int32_t DraftModelProposer::propose(std::span<const DraftTask> tasks) {
     std::sort(chains_.begin(), chains_.end(), [](const DraftChain& a, const DraftChain& b) {
       return a.version->weights.get() < b.version->weights.get();
     });
-    runner->propose(chains_);
+    shape->runner->propose(chains_);
   }
   return static_cast<std::int32_t>(n_passes() - before);
 }
@@ -265,7 +307,7 @@ void DraftModelProposer::on_verified(const SequenceRef& sequence, const VerifyRe
 
 std::int64_t DraftModelProposer::n_passes() const {
   std::int64_t n = 0;
-  for (const auto& runner : runners_) n += runner->n_passes();
+  for (const auto& shape : shapes_) n += shape->runner->n_passes();
   return n;
 }
 

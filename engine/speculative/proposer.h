@@ -29,6 +29,7 @@ struct SequenceRef {
   LiveDraft* live_draft = nullptr;   // null: the request names no draft
   AnswerGrammar* grammar = nullptr;  // null: any text
   bool wants_probability = false;    // path_logprob is used
+  TenantId tenant;                   // its draft's prefix cache is this tenant's alone
   bool verified_on_device = false;   // q may stay on the device: Proposal::device_q then stands for Proposal::q
 
   // The context of the row after `path`: the committed tokens, then a proposal's.

@@ -7,7 +7,9 @@
 #include <numeric>
 #include <vector>
 
+#include "engine/speculative/draft_model_proposer.h"
 #include "tests/engine/engine_bench.h"
+#include "tests/engine/tiny_draft.h"
 
 namespace slip {
 namespace {
@@ -100,6 +102,35 @@ TEST(EnginePrefixCache, APromptThatIsKnownButForItsLastTokenAnswersOrEnds) {
   EXPECT_EQ(answers[1].summary.figures.cached_tokens, std::min(n_known, 64));
   EXPECT_TRUE(answers[1].tokens.empty());
   EXPECT_EQ(answers[2].tokens, answers[0].tokens);
+}
+
+// Drafts keep their pages like the target, by the same option and for each tenant alone.
+TEST(EnginePrefixCache, ADraftReadsAPrefixOnceForATenant) {
+  kernels::ThreadPool pool(1);
+  const auto live_draft = testing::make_live_draft(testing::tiny_draft(testing::tiny_draft_config(23), 1));
+  for (const double prefix_cache : {0.25, 0.0}) {
+    const EngineOptions options{.k = 1, .max_running = 1, .prefill_chunk = 16, .prefix_cache = prefix_cache};
+    auto target = std::make_unique<testing::ToyWorker>(testing::ToyLanguage{});
+    auto proposer = std::make_unique<DraftModelProposer>(draft_model_options(options, *target), target->config(), pool);
+    const DraftModelProposer& drafts = *proposer;
+    Engine engine(options, std::move(target), nullptr, std::move(proposer), nullptr, {});
+    std::uint64_t id = 0;
+    const auto passes_of = [&](std::uint64_t tenant) {
+      const std::int64_t before = drafts.n_passes();
+      Answer answer;
+      Request asked = full_request(++id, prompt_of(6), answer);  // 82 tokens: five passes of 16 rows
+      asked.sampling.temperature = 0;
+      asked.max_tokens = 2;
+      asked.tenant = {tenant};
+      asked.draft = live_draft;
+      engine.submit(std::move(asked));
+      EXPECT_TRUE(drain(engine));
+      return drafts.n_passes() - before;
+    };
+    const std::int64_t first = passes_of(1), again = passes_of(1), other = passes_of(2);
+    EXPECT_EQ(other, first) << "another tenant's draft reads all";
+    EXPECT_EQ(again<first, prefix_cache> 0);
+  }
 }
 
 TEST(EnginePrefixCache, GivesWayToRequestsThatNeedTheRoom) {

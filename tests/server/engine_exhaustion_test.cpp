@@ -300,7 +300,7 @@ TEST(PrefixCacheExhaustion, APartOfAPromptThatWasAddedCanBeDropped) {
       const bool before = std::exchange(may_fail, true);
       until_failure = n;
       try {
-        cache.add(0, tokens, table);
+        cache.add({}, tokens, table);
         added = true;
       } catch (const std::bad_alloc&) {
       }

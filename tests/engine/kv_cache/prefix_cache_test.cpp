@@ -49,13 +49,14 @@ struct PrefixCacheTest : testing::Test {
     return {at, at + kv.page_stride_bytes};
   }
   // Acts as a sequence: opens the cached prefix, reads the rest, adds its pages. Returns the number of cached tokens.
-  std::int32_t read(PrefixCache& cache, const Tokens& tokens, PageTable& table, std::uint64_t tenant = 0) const {
+  std::int32_t read(PrefixCache& cache, const Tokens& tokens, PageTable& table,
+                    const PrefixCache::Owner& owner = {}) const {
     const std::int32_t known =
-        cache.open(tenant, std::span(tokens).first(tokens.size() - 1), static_cast<std::int32_t>(tokens.size()), table);
+        cache.open(owner, std::span(tokens).first(tokens.size() - 1), static_cast<std::int32_t>(tokens.size()), table);
     for (std::size_t slot = static_cast<std::size_t>(known); slot < tokens.size(); ++slot) {
       write(table, static_cast<std::int32_t>(slot), tokens[slot]);
     }
-    cache.add(tenant, tokens, table);
+    cache.add(owner, tokens, table);
     return known;
   }
   // Counts the pages with one holder that is none of these tables.
@@ -71,9 +72,9 @@ struct PrefixCacheTest : testing::Test {
     }
     return std::accumulate(n_others.begin(), n_others.end(), 0);
   }
-  std::int32_t read_and_leave(PrefixCache& cache, const Tokens& tokens, std::uint64_t tenant = 0) {
+  std::int32_t read_and_leave(PrefixCache& cache, const Tokens& tokens, const PrefixCache::Owner& owner = {}) {
     PageTable table(pool);
-    return read(cache, tokens, table, tenant);
+    return read(cache, tokens, table, owner);
   }
 };
 
@@ -111,15 +112,22 @@ TEST_F(PrefixCacheTest, OfBeginningsTakesTheLongest) {
     PrefixCache& known = cache;
     PageTable table(pool);
     const Tokens tokens = joined(counted(n_alike), counted(4, -50));
-    EXPECT_EQ(known.open(0, tokens, 40, table), n_alike);
+    EXPECT_EQ(known.open({}, tokens, 40, table), n_alike);
   }
 }
 
 TEST_F(PrefixCacheTest, NegativeAnotherTenantKnowsNothingOfIt) {
   PrefixCache cache(pool, 8);
-  EXPECT_EQ(read_and_leave(cache, counted(40), 1), 0);
-  EXPECT_EQ(read_and_leave(cache, counted(40), 2), 0);
-  EXPECT_EQ(read_and_leave(cache, counted(40), 1), kPage);
+  EXPECT_EQ(read_and_leave(cache, counted(40), {{1}}), 0);
+  EXPECT_EQ(read_and_leave(cache, counted(40), {{2}}), 0);
+  EXPECT_EQ(read_and_leave(cache, counted(40), {{1}}), kPage);
+}
+
+TEST_F(PrefixCacheTest, NegativeOtherWeightsKnowNothingOfIt) {
+  PrefixCache cache(pool, 8);
+  EXPECT_EQ(read_and_leave(cache, counted(40), {{1}, 1}), 0);
+  EXPECT_EQ(read_and_leave(cache, counted(40), {{1}, 2}), 0);
+  EXPECT_EQ(read_and_leave(cache, counted(40), {{1}, 1}), kPage);
 }
 
 TEST_F(PrefixCacheTest, WhatWasReadTwiceAtOnceIsKeptOnce) {
@@ -130,8 +138,8 @@ TEST_F(PrefixCacheTest, WhatWasReadTwiceAtOnceIsKeptOnce) {
   read(none, tokens, a);
   read(none, tokens, b);
   EXPECT_EQ(pool.n_free(), 10);
-  cache.add(0, tokens, a);
-  cache.add(0, tokens, b);
+  cache.add({}, tokens, a);
+  cache.add({}, tokens, b);
   EXPECT_EQ(pool.n_free(), 12);
   EXPECT_EQ(a.pages()[1], b.pages()[1]);
   EXPECT_EQ(cache.n_idle(), 0);
@@ -157,7 +165,7 @@ TEST_F(PrefixCacheTest, GivesItsPagesToSequencesThatNeedThem) {
   EXPECT_EQ(cache.n_idle(), 16);
   PageTable table(pool);
   // The page to copy from is the last that could give way, and does.
-  EXPECT_EQ(cache.open(0, joined(counted(8 * kPage + 5), {-1}), 16 * kPage, table), 8 * kPage);
+  EXPECT_EQ(cache.open({}, joined(counted(8 * kPage + 5), {-1}), 16 * kPage, table), 8 * kPage);
   EXPECT_EQ(cache.n_pages(), 8);
   EXPECT_EQ(cache.n_idle(), 0);
   EXPECT_EQ(pool.n_free(), 0);
@@ -186,7 +194,7 @@ TEST_F(PrefixCacheTest, TheIdleCountFollowsHolders) {
   EXPECT_EQ(pool.n_idle(), 2);
   second.shrink_to(0);
   EXPECT_EQ(pool.n_idle(), 4);
-  EXPECT_EQ(cache.open(0, counted(kPage + 5), 2 * kPage, third), kPage + 5);
+  EXPECT_EQ(cache.open({}, counted(kPage + 5), 2 * kPage, third), kPage + 5);
   EXPECT_EQ(pool.n_idle(), 3) << "the page to copy from is held only meanwhile";
   third.shrink_to(0);
   EXPECT_TRUE(cache.reserve(third, 14 * kPage));
@@ -210,7 +218,7 @@ TEST_F(PrefixCacheTest, HoldsUnderRandomTraffic) {
         PrefixCache none(pool, 0);
         PageTable plain(pool);
         if (pool.n_free() >= 4) {
-          none.open(0, {}, static_cast<std::int32_t>(tokens.size()), plain);
+          none.open({}, {}, static_cast<std::int32_t>(tokens.size()), plain);
           for (std::size_t slot = 0; slot < tokens.size(); ++slot) {
             write(plain, static_cast<std::int32_t>(slot), tokens[slot]);
           }
