@@ -241,15 +241,13 @@ void Publisher::apply_retention(const DraftMeta& live, std::uint64_t last_known_
   }
 }
 
-// Saves the trainer under the live version that replaced `before`. If that fails the version stays live, and a restart
-// begins with fresh moments.
+// If that fails the version stays live, and after a crash it may train on with fresh moments.
 void Publisher::keep_lineage(const TopicState& topic, const DraftSource& before) {
   const std::string& draft = topic.live_draft->name();
   try {
     trainers_.follow(draft, before, topic.live);
-    trainers_.save(draft);
   } catch (const Error& error) {
-    log_warn("learning: the optimizer state of " + draft + " is not saved: " + error.message());
+    log_warn("learning: the lineage of " + draft + "'s optimizer state is not saved: " + error.message());
   }
 }
 

@@ -128,15 +128,15 @@ std::uint64_t ResidentTrainers::total_steps(const std::string& draft) const {
 
 void ResidentTrainers::follow(const std::string& draft, const DraftSource& before, const DraftSource& live) {
   const auto found = residents_.find(draft);
-  if (found == residents_.end()) {
-    auto on_disk = saved(draft, before);
-    if (!on_disk) return;
-    hand_over(*on_disk, live);
-    if (options_.before_write) options_.before_write();
-    return write_lineage(lineage_file(draft), *on_disk);
+  if (found != residents_.end()) {
+    hand_over(found->second.lineage, live);
+    found->second.lineage_changed = true;
   }
-  hand_over(found->second.lineage, live);
-  found->second.lineage_changed = true;
+  auto on_disk = saved(draft, before);
+  if (!on_disk) return;
+  hand_over(*on_disk, live);
+  if (options_.before_write) options_.before_write();
+  write_lineage(lineage_file(draft), *on_disk);
 }
 
 void ResidentTrainers::remember(const std::string& draft, const LearningCurve& curve, double step_seconds) {

@@ -27,7 +27,8 @@ struct ResidentTrainersOptions {
 // trainer is saved in `<folder>/<draft>.opt`, beside a `.lineage` file that names the live version at that time. State
 // of another lineage, as after a change of the live version by hand, is not loaded: training then restarts from the
 // live version with fresh moments. State of the version before the live one is loaded if it has all steps of the live
-// one: a crash fell between publishing and saving. A failure affects its own draft only. Threads: one owner.
+// one: a crash fell between publishing and follow(). After any crash a trainer may be up to `save_us` older than the
+// live version. A failure affects its own draft only. Threads: one owner.
 class ResidentTrainers {
  public:
   explicit ResidentTrainers(ResidentTrainersOptions options);
@@ -45,8 +46,9 @@ class ResidentTrainers {
   std::uint64_t coming_draw(const std::string& draft) const { return residents_.at(draft).lineage.draws; }
   // Optimizer steps since the base draft. REQUIRES: holds(draft).
   std::uint64_t total_steps(const std::string& draft) const;
-  // Records that `draft` went live as `live` instead of `before`: a trainer in memory belongs to that lineage from its
-  // next save on. The state of one that is on disk only, and belongs to `before`, does so at once. Error{kIo}.
+  // Records that `draft` went live as `live` instead of `before`. A trainer in memory belongs to that lineage, and so
+  // does state on disk that belonged to `before`: only its lineage is written, since the state has three times the
+  // draft's size or more, and publications may come every few seconds. Error{kIo}.
   void follow(const std::string& draft, const DraftSource& before, const DraftSource& live);
   // Sets the values that are saved with the state of `draft`, if that is in memory.
   void remember(const std::string& draft, const LearningCurve& curve, double step_seconds);

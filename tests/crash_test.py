@@ -31,6 +31,7 @@ CONFIG = """
 governor = "steps_per_request:1"
 batch_requests = 4
 steps_between_candidates = 6
+save_s = 1
 [canary]
 margin = 0.0
 min_requests = 2

@@ -143,6 +143,27 @@ TEST_F(ResidentTrainersTest, AfterAPublishTheStateOnDiskFollowsToo) {
   EXPECT_EQ(trainers.total_steps("sql"), 15U);
 }
 
+// Regression: each publication wrote the whole state, gigabytes for a large draft. A crash after it costs at most the
+// steps since the last save, even after several publications.
+TEST_F(ResidentTrainersTest, AfterPublishesTheStateOfATrainerInMemoryIsTakenUpFromItsLastSave) {
+  {
+    ResidentTrainers trainers(options());
+    DraftTrainer& trainer = trainers.take("sql", live(3, 10));
+    train(trainer, 5);
+    trainers.save("sql");
+    const auto written = std::filesystem::last_write_time(options().folder / "sql.opt");
+    train(trainer, 2);
+    trainers.follow("sql", live(3, 10), live(4, 17));
+    train(trainer, 1);
+    trainers.follow("sql", live(4, 17), live(5, 18));
+    EXPECT_EQ(std::filesystem::last_write_time(options().folder / "sql.opt"), written);
+    EXPECT_EQ(trainers.total_steps("sql"), 18U);
+  }  // as at a crash: nothing is saved
+  ResidentTrainers trainers(options());
+  EXPECT_EQ(trainers.take("sql", live(5, 18)).steps(), 5);
+  EXPECT_EQ(trainers.total_steps("sql"), 15U);
+}
+
 TEST_F(ResidentTrainersTest, NegativeTheStateOfAnEarlierVersionDoesNotFollow) {
   ResidentTrainers trainers(options(1));
   train(trainers.take("sql", live(3, 10)), 5);
