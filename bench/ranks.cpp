@@ -35,7 +35,8 @@ using nlohmann::json;
 constexpr std::int32_t kChunkRows = 64;
 
 struct Options {
-  std::string target, draft, chat_template, prompts;
+  std::string target, draft, chat_template;
+  std::vector<std::string> prompts;  // a file of each kind
   std::vector<double> temperatures = {0, 0.8};
   std::size_t n_prompts = 24, width = 4;
   int max_tokens = 64, threads = 1;
@@ -110,8 +111,12 @@ class Bench {
     if (draft_->config.vocab_size != target_->config.vocab_size) {
       throw Error(ErrorCode::kInvalidArgument, "--draft: its vocabulary is not the target's", {}, "draft");
     }
-    const auto chat = ChatTemplate::load(options.target, options.chat_template);
-    for (const auto& prompt : read_prompts(options.prompts, 0, options.n_prompts)) {
+  }
+
+  void use(const std::string& prompts) {
+    const auto chat = ChatTemplate::load(options_.target, options_.chat_template);
+    prompts_.clear();
+    for (const auto& prompt : read_prompts(prompts, 0, options_.n_prompts)) {
       prompts_.push_back(chat.render(*tokenizer_, {{"user", prompt.text}}, /*add_generation_prompt=*/true));
     }
   }
@@ -256,14 +261,9 @@ class Bench {
   Distribution p_, q_;
 };
 
-json run(const Options& options) {
-  Bench bench(options);
-  json result = {{"benchmark", "ranks"},
-                 {"target", std::filesystem::path(options.target).filename()},
-                 {"draft", std::filesystem::path(options.draft).filename()},
-                 {"prompts", std::filesystem::path(options.prompts).filename()},
-                 {"row_cost", options.costs.row},
-                 {"draft_cost", options.costs.draft}};
+json run_kind(Bench& bench, const std::string& prompts, const Options& options) {
+  bench.use(prompts);
+  json result = {{"prompts", std::filesystem::path(prompts).filename()}};
   for (const double temperature : options.temperatures) {
     Counts counts = bench.run(temperature);
     const auto shares = [&](std::vector<double> of) {
@@ -286,15 +286,27 @@ json run(const Options& options) {
   return result;
 }
 
+json run(const Options& options) {
+  Bench bench(options);
+  json result = {{"benchmark", "ranks"},
+                 {"target", std::filesystem::path(options.target).filename()},
+                 {"draft", std::filesystem::path(options.draft).filename()},
+                 {"row_cost", options.costs.row},
+                 {"draft_cost", options.costs.draft}};
+  for (const std::string& prompts : options.prompts) result["kinds"].push_back(run_kind(bench, prompts, options));
+  return result;
+}
+
 void print_shares(const char* name, const json& shares) {
   std::printf("  %-24s", name);
   for (const auto& share : shares) std::printf(" %.3f", share.get<double>());
   std::printf("\n");
 }
 
-void print_table(const json& result) {
-  for (const auto& of : result["temperatures"]) {
-    std::printf("temperature %.1f, %d rows\n", of["temperature"].get<double>(), of["rows"].get<int>());
+void print_kind(const json& kind) {
+  for (const auto& of : kind["temperatures"]) {
+    std::printf("%s, temperature %.1f, %d rows\n", kind["prompts"].get<std::string>().c_str(),
+                of["temperature"].get<double>(), of["rows"].get<int>());
     print_shares("rank 1, 2, …", of["ranks"]);
     if (of.contains("coverage")) {
       std::printf("  Σ min(p, q) %.3f; siblings with the target's token:\n", of["min_p_q"].get<double>());
@@ -313,6 +325,10 @@ void print_table(const json& result) {
   }
 }
 
+void print_table(const json& result) {
+  for (const auto& kind : result["kinds"]) print_kind(kind);
+}
+
 }  // namespace
 }  // namespace slip::bench
 
@@ -320,13 +336,15 @@ int main(int argc, char** argv) {
   slip::bench::Options options;
   CLI::App app{
       "How often the target's next token is the draft's 1st, 2nd … choice, and what chains and trees with siblings "
-      "could "
-      "win by it."};
+      "could win by it."};
   app.add_option("--target", options.target, "Target folder")->required();
   app.add_option("--draft", options.draft, "Draft folder")->required();
   app.add_option("--chat-template", options.chat_template, "Jinja file; without it, the target's own template");
-  app.add_option("--prompts", options.prompts, "JSONL with `prompt`; the chat template is applied")->required();
-  app.add_option("--n-prompts", options.n_prompts, "How many of them");
+  app.add_option("--prompts", options.prompts,
+                 "JSONL files with `prompt`, comma separated; the chat template is applied")
+      ->delimiter(',')
+      ->required();
+  app.add_option("--n-prompts", options.n_prompts, "How many of each file");
   app.add_option("--max-tokens", options.max_tokens, "Longest answer, in tokens")->check(CLI::PositiveNumber);
   app.add_option("--temperature", options.temperatures, "Temperatures, comma separated; 0 is greedy")->delimiter(',');
   app.add_option("--width", options.width, "Choices of the draft that are looked at")
