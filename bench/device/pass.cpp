@@ -88,7 +88,7 @@ class Passes {
         cache_memory_bytes_(PagePool::page_bytes(config_, Dtype::kBFloat16) * kPages),
         cache_(config_, Dtype::kBFloat16, kPages, std::make_unique<DevicePages>(queue_, cache_memory_bytes_)),
         transformer_(queue_, config_, {kMostRows, kMostRows}),
-        step_(*queue_, config_, {kMostRows, kMostRows, kPages}),
+        step_(*queue_, config_, {kMostRows, kMostRows, kPages, kMostSequences}),
         logits_(static_cast<std::size_t>(kMostRows) * static_cast<std::size_t>(config_.vocab_size)) {
     fill_bytes(weights_.get(), weights_.bytes(), 1);
     fill_bytes(cache_.layer(0).base, cache_memory_bytes_, 2);
@@ -110,7 +110,7 @@ class Passes {
   double weights_gb() const { return static_cast<double>(weights_.bytes()) / 1e9; }
 
  private:
-  static constexpr std::int32_t kPages = 2304, kMostRows = 512;
+  static constexpr std::int32_t kPages = 2304, kMostRows = 512, kMostSequences = 16;
 
   void fill_bytes(void* to, std::size_t bytes, std::uint64_t seed) const {
     fill(static_cast<std::uint16_t*>(to), {1, static_cast<std::int64_t>(bytes / 2), seed}, Layout::kRows, stream_);

@@ -169,7 +169,8 @@ void visit_engine(FieldVisitor& to, ServeConfig& config) {
   to.field("deadlines", engine.deadlines,
            "plan so that requests get the speed that their slo asks for; false: only measure it");
   to.field("prefix_cache", engine.prefix_cache, {0, 1},
-           "share of the KV cache for prefixes that later prompts of the same API key may begin with; 0 = none");
+           "share of each KV cache, the target's and the drafts', for prefixes that later prompts of the same API key "
+           "may begin with; 0 = none");
   to.field("catch_up_chunk", engine.catch_up_chunk, {1, 16'384},
            "draft rows per step that recompute the draft's KV cache after a swap");
   to.section("speculation");

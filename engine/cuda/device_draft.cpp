@@ -64,7 +64,7 @@ DeviceDraft::DeviceDraft(std::shared_ptr<DeviceQueue> queue, const ModelWeights&
       logit_row_(static_cast<std::size_t>(shape.config.vocab_size)) {
   for (std::int32_t depth = 0; depth < max_depth_; ++depth) {
     const DeviceStep::Bounds bounds{most_places(depth == 0 ? max_rows_ : max_chains_, max_chains_),
-                                    most_places(max_chains_, max_chains_), size.n_pages};
+                                    most_places(max_chains_, max_chains_), size.n_pages, max_chains_};
     steps_.push_back(std::make_unique<DeviceStep>(*queue_, shape.config, bounds));
   }
   std::vector<std::int32_t> parents;

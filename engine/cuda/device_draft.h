@@ -34,7 +34,7 @@ class DeviceDraft {
  public:
   struct Size {
     std::int32_t n_pages = 0;
-    std::int32_t max_chains = 0;     // maximum sequences of one loop
+    std::int32_t max_chains = 0;     // maximum sequences of one loop, or of one read()
     std::int32_t max_depth = 0;      // maximum tokens drawn for each
     std::int32_t max_rows_read = 0;  // maximum tokens of a loop's first pass, or of one read()
   };

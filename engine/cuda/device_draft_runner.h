@@ -20,8 +20,6 @@ class DeviceDraftRunner final : public DraftRunner {
   std::shared_ptr<const void> admit(const std::shared_ptr<const DraftVersion>& version) override;
   const ModelConfig& config() const override { return draft_.config(); }
   PagePool& cache() override { return draft_.cache(); }
-  // The tables of a step have room for each page of the cache once.
-  bool shares_pages() const override { return false; }
   std::int64_t n_passes() const override { return n_passes_; }
   void read(std::span<const DraftSlice> slices) override;
   void propose(std::span<DraftChain> chains) override;

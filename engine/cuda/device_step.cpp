@@ -32,6 +32,13 @@ std::size_t pages_of(const KvView& kv, std::int32_t n_rows) {
   return static_cast<std::size_t>(kv.n_cached + n_rows + PagePool::kPageTokens - 1) / PagePool::kPageTokens;
 }
 
+// Each sequence lists all its pages, also those that it shares with others. So a step may list more pages than the
+// cache has. A tree's slots may go beyond the last position.
+std::size_t room_for_lists(const ModelConfig& config, const DeviceStep::Bounds& bounds) {
+  const std::int32_t of_one = std::min(bounds.n_pages, PagePool::pages_for(config.max_positions + bounds.max_rows));
+  return static_cast<std::size_t>(bounds.max_sequences) * static_cast<std::size_t>(of_one);
+}
+
 // A table of lists that rows point to: filled on the host, read on the device.
 template <class T>
 struct Stretch {
@@ -49,7 +56,7 @@ struct Stretch {
 
 }  // namespace
 
-DeviceStep::Tables DeviceStep::lay_out(const Bounds& bounds, std::size_t n_windows) {
+DeviceStep::Tables DeviceStep::lay_out(const Bounds& bounds, std::size_t n_windows, std::size_t list_room) {
   Tables tables;
   const auto take = [&](std::size_t count, std::size_t size) {
     const std::size_t at = tables.bytes;
@@ -57,8 +64,7 @@ DeviceStep::Tables DeviceStep::lay_out(const Bounds& bounds, std::size_t n_windo
     return at;
   };
   const auto rows = static_cast<std::size_t>(bounds.max_rows);
-  const auto logit_rows = static_cast<std::size_t>(bounds.max_logit_rows),
-             pages = static_cast<std::size_t>(bounds.n_pages);
+  const auto logit_rows = static_cast<std::size_t>(bounds.max_logit_rows);
   tables.tokens = take(rows, sizeof(std::int32_t));
   tables.positions = take(rows, sizeof(std::int32_t));
   tables.token_rows = take(rows, sizeof(std::int32_t));
@@ -68,18 +74,19 @@ DeviceStep::Tables DeviceStep::lay_out(const Bounds& bounds, std::size_t n_windo
   tables.logit_row_weights = take(tiles_of(logit_rows), sizeof(std::byte*));
   tables.tiles = take(rows, sizeof(AttentionTileRows));
   tables.rows = take(rows * n_windows, sizeof(DeviceRow));
-  tables.pages = take(pages, sizeof(std::int32_t));
+  tables.pages = take(list_room, sizeof(std::int32_t));
   tables.ancestors = take(rows * ((rows + 63) / 64), sizeof(std::uint64_t));
-  tables.visible = take(pages, sizeof(DeviceRange));
+  tables.visible = take(list_room, sizeof(DeviceRange));
   return tables;
 }
 
 DeviceStep::DeviceStep(kernels::cuda::DeviceQueue& queue, const ModelConfig& config, const Bounds& bounds)
     : queue_(queue),
       bounds_(bounds),
+      list_room_(room_for_lists(config, bounds)),
       tiling_(attention_tiling(config)),
       windows_(different_windows(config)),
-      tables_(lay_out(bounds, windows_.size())),
+      tables_(lay_out(bounds, windows_.size(), list_room_)),
       host_(queue, tables_.bytes),
       device_(queue, tables_.bytes) {}
 
@@ -143,7 +150,11 @@ void DeviceStep::put(const StepInput& input, const PassShape& shape, std::span<c
   }
   put_row_weights(shape, slot_begins);
   put_tiles(input, shape);
-  queue_.copy_in(device_.get(), host_.get(), put_rows(input, shape));
+  put_rows(input, shape);
+}
+
+void DeviceStep::copy_in(std::size_t begin, std::size_t end) {
+  if (begin < end) queue_.copy_in(device_.get() + begin, host_.get() + begin, end - begin);
 }
 
 // Unused tiles get null weights, unless the pass is ungrouped: then all tiles have the same weights.
@@ -173,14 +184,14 @@ void DeviceStep::put_tiles(const StepInput& input, const PassShape& shape) {
   while (tile != end) *tile++ = {};
 }
 
-std::size_t DeviceStep::put_rows(const StepInput& input, const PassShape& shape) {
-  const auto n_pages = static_cast<std::size_t>(bounds_.n_pages), n_rows = static_cast<std::size_t>(bounds_.max_rows);
+void DeviceStep::put_rows(const StepInput& input, const PassShape& shape) {
+  const auto n_rows = static_cast<std::size_t>(bounds_.max_rows);
   Stretch<std::int32_t> pages{host_table<std::int32_t>(tables_.pages), device_table<std::int32_t>(tables_.pages),
-                              n_pages};
+                              list_room_};
   Stretch<std::uint64_t> ancestors{host_table<std::uint64_t>(tables_.ancestors),
                                    device_table<std::uint64_t>(tables_.ancestors), n_rows * ((n_rows + 63) / 64)};
   Stretch<DeviceRange> visible{host_table<DeviceRange>(tables_.visible), device_table<DeviceRange>(tables_.visible),
-                               n_pages};
+                               list_room_};
   auto* rows = host_table<DeviceRow>(tables_.rows);
   std::fill_n(rows, shape.n_rows, DeviceRow{});
   for (std::size_t s = 0; s < input.kv.size(); ++s) {
@@ -213,8 +224,9 @@ std::size_t DeviceStep::put_rows(const StepInput& input, const PassShape& shape)
       to.window = windows_[w];
     }
   }
-  const bool only_pages = ancestors.used == 0 && visible.used == 0;
-  return only_pages ? tables_.pages + pages.used * sizeof(std::int32_t) : tables_.bytes;
+  copy_in(0, tables_.pages + pages.used * sizeof(std::int32_t));
+  copy_in(tables_.ancestors, tables_.ancestors + ancestors.used * sizeof(std::uint64_t));
+  copy_in(tables_.visible, tables_.visible + visible.used * sizeof(DeviceRange));
 }
 
 }  // namespace slip

@@ -19,6 +19,7 @@ class DeviceStep {
   struct Bounds {
     std::int32_t max_rows = 0, max_logit_rows = 0;  // already rounded by row_capacity()
     std::int32_t n_pages = 0;                       // pages of the cache
+    std::int32_t max_sequences = 0;                 // of one step
   };
   // Error{kTooLarge}.
   DeviceStep(kernels::cuda::DeviceQueue& queue, const ModelConfig& config, const Bounds& bounds);
@@ -57,7 +58,7 @@ class DeviceStep {
     std::size_t tiles = 0, rows = 0, pages = 0, ancestors = 0, visible = 0;
     std::size_t bytes = 0;
   };
-  static Tables lay_out(const Bounds& bounds, std::size_t n_windows);
+  static Tables lay_out(const Bounds& bounds, std::size_t n_windows, std::size_t list_room);
 
   template <class T>
   T* host_table(std::size_t at) const {
@@ -69,11 +70,13 @@ class DeviceStep {
   }
   void place(const StepInput& input);
   void put_row_weights(const PassShape& shape, std::span<const std::byte* const> slot_begins);
-  std::size_t put_rows(const StepInput& input, const PassShape& shape);  // the bytes in use
   void put_tiles(const StepInput& input, const PassShape& shape);
+  void put_rows(const StepInput& input, const PassShape& shape);  // enqueues the copy of all tables
+  void copy_in(std::size_t begin, std::size_t end);
 
   kernels::cuda::DeviceQueue& queue_;
   Bounds bounds_;
+  std::size_t list_room_;  // entries of the table of pages, and of that of visible ranges
   AttentionTiling tiling_;
   std::vector<std::int32_t> windows_;  // the distinct windows of the model's layers; each has a table of rows
   Tables tables_;

@@ -51,7 +51,7 @@ DeviceWorker::DeviceWorker(std::shared_ptr<DeviceQueue> queue, const ModelWeight
       cache_(weights.config, Dtype::kBFloat16, n_pages,
              std::make_unique<DevicePages>(
                  queue_, PagePool::page_bytes(weights.config, Dtype::kBFloat16) * static_cast<std::size_t>(n_pages))),
-      step_(*queue_, weights.config, {row_capacity(max_rows), row_capacity(max_logit_rows), n_pages}),
+      step_(*queue_, weights.config, {row_capacity(max_rows), row_capacity(max_logit_rows), n_pages, max_logit_rows}),
       logits_(*queue_, static_cast<std::size_t>(row_capacity(max_logit_rows)) *
                            static_cast<std::size_t>(weights.config.vocab_size)) {
   weights_.load(weights, 0);

@@ -22,8 +22,8 @@ class DevicePages final : public PageMemory {
 };
 
 // A target on a device. Steps of at most kMostCapturedRows rows are captured once per shape (PassShape), then replayed.
-// Weights, activations and cache are bfloat16. A device failure ends the step (DeviceFailure) and leaves the tokens
-// cached before. Threads: the engine thread.
+// Weights, activations and cache are bfloat16. A step has at most max_logit_rows() sequences: the engine runs fewer. A
+// device failure ends the step (DeviceFailure) and leaves the tokens cached before. Threads: the engine thread.
 class DeviceWorker final : public Worker {
  public:
   // Copies the weights, which may be freed afterwards. Error{kTooLarge} when the device has no room for them, for

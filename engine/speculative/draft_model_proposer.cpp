@@ -27,7 +27,7 @@ std::int32_t slots_for(const SequenceRef& sequence, std::int32_t max_positions) 
 }
 
 std::int32_t most_prefix_pages(DraftRunner& runner, double share) {
-  return runner.shares_pages() ? static_cast<std::int32_t>(share * runner.cache().n_pages()) : 0;
+  return static_cast<std::int32_t>(share * runner.cache().n_pages());
 }
 
 MakeDraftRunner on_the_cpu(kernels::ThreadPool& pool) {

@@ -68,8 +68,6 @@ class DraftRunner {
   virtual std::shared_ptr<const void> admit(const std::shared_ptr<const DraftVersion>& version) = 0;
   virtual const ModelConfig& config() const = 0;
   virtual PagePool& cache() = 0;
-  // Whether several sequences of one pass may have a page in common.
-  virtual bool shares_pages() const = 0;
   virtual std::int64_t n_passes() const = 0;
 
   // Reads the slices' tokens into the cache. REQUIRES of both functions: admitted weights, equal ones adjacent; room in

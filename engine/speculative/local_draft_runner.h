@@ -17,7 +17,6 @@ class LocalDraftRunner final : public DraftRunner {
   std::shared_ptr<const void> admit(const std::shared_ptr<const DraftVersion>& version) override { return version; }
   const ModelConfig& config() const override { return transformer_.config(); }
   PagePool& cache() override { return cache_; }
-  bool shares_pages() const override { return true; }
   std::int64_t n_passes() const override { return n_passes_; }
   void read(std::span<const DraftSlice> slices) override { run(slices); }
   void propose(std::span<DraftChain> chains) override { grow_by_logits(chains); }

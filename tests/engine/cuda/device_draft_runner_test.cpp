@@ -119,6 +119,41 @@ TEST(DeviceDraftRunner, ASwapReadsNothingButTheImage) {
   }
 }
 
+// Five sequences with a common prompt list 21 pages of a cache of 18 in one pass. A draft on a device once read each
+// prompt in full, since a step had no room for such lists.
+TEST(DeviceDraftRunner, ACommonPromptIsReadOnce) {
+  const auto live_draft = testing::packed_live_draft(draft_of(1));
+  std::vector<std::unique_ptr<DraftedSequence>> sequences;
+  std::vector<SequenceRef> refs;
+  for (std::uint64_t id = 1; id <= 5; ++id) {
+    sequences.push_back(std::make_unique<DraftedSequence>(
+        id, id == 1 ? 140 : 120, live_draft, SamplingParams{.temperature = 1, .seed = id}, AcceptanceRule::kCoupled));
+    auto& tokens = sequences.back()->tokens;
+    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i * i) % kRunnerVocab;
+    refs.push_back(sequences.back()->view());
+  }
+  const auto read = [](DraftModelProposer& proposer, std::span<const SequenceRef> some) {
+    for (const SequenceRef& ref : some) proposer.begin(ref);
+    for (int i = 0; i < 20; ++i) proposer.catch_up(draft_tasks(some), {40, 40});
+  };
+  RunnerDevice sharing, other;
+  DraftModelProposer proposer(
+      {.n_pages = 18, .max_running = 5, .prompt_chunk = 40, .catch_up_chunk = 40, .prefix_cache = 0.5},
+      testing::tiny_draft_config(kRunnerVocab), sharing.make_runner());
+  read(proposer, std::span(refs).first(1));
+  const std::int64_t n_passes = proposer.n_passes();
+  read(proposer, std::span(refs).subspan(1));
+  EXPECT_EQ(proposer.n_passes(), n_passes) << "whole pages are shared, the slots of a partial one are copied";
+  for (const SequenceRef& ref : refs) ASSERT_GT(proposer.ready_depth(ref), 0);
+  auto apart = other.proposer();
+  read(apart, refs);
+  const auto got = propose(proposer, sequences, 4), expected = propose(apart, sequences, 4);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_GE(got[i].size(), 3U);
+    EXPECT_EQ(got[i].tokens, expected[i].tokens) << i;
+  }
+}
+
 // One copy brings a version to its weight slot, from the very bytes that it came with.
 TEST(DeviceDraftRunner, ASwapIsOneCopy) {
   const auto live_draft = testing::packed_live_draft(draft_of(1));

@@ -278,6 +278,36 @@ TEST(DeviceWorker, VisibleSlotsGiveTheBitsOfACacheThatHoldsNothingElse) {
   EXPECT_FALSE(same_bits(got.data(), all.data(), got.size()));
 }
 
+// Each request lists all its pages, also shared ones: here five list 45 pages of a cache of 32. The process aborted.
+TEST(DeviceWorker, SequencesThatSharePagesListMoreThanTheCacheHas) {
+  auto config = testing::architecture_golden("llama_grouped")["config"];
+  config["max_position_embeddings"] = 512;
+  const auto weights = testing::formula_weights(config, Dtype::kBFloat16);
+  DeviceWorker worker(std::make_shared<kernels::cuda::HostQueue>(), *weights, 128, 16, /*n_pages=*/32);
+  PlainSequence prefix(worker);
+  prefix.feed(random_tokens(8 * kPage, 1, 96), 128);
+  const auto after_prefix = [&] {
+    PlainSequence sequence(worker);
+    for (std::size_t i = 0; i < 8; ++i) sequence.pages().append_shared(prefix.pages().pages()[i]);
+    sequence.advance(8 * kPage);
+    return sequence;
+  };
+  std::vector<PlainSequence> pasts;
+  for (int i = 0; i < 5; ++i) pasts.push_back(after_prefix());
+  const auto tokens = random_tokens(10, 2, 96);
+  std::vector<Part> parts;
+  for (std::size_t s = 0; s < pasts.size(); ++s) {
+    parts.push_back({&pasts[s], {tokens[2 * s], tokens[2 * s + 1]}, {-1, -1}});
+  }
+  BatchStep step(parts);
+  step.run(worker);
+  for (std::size_t row = 0; row < tokens.size(); ++row) {
+    PlainSequence alone = after_prefix();
+    const auto& expected = alone.feed({&tokens[row], 1}, 1);
+    EXPECT_TRUE(same_bits(step.logits(row), expected.data(), expected.size())) << row;
+  }
+}
+
 // The embedded model: the greedy answer is the CPU's, whatever was captured on the way.
 TEST(DeviceWorker, TheEmbeddedTargetAnswersAsOnTheCpu) {
   const auto weights = embedded_target(Dtype::kBFloat16);

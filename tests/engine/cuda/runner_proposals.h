@@ -104,7 +104,6 @@ class DraftByLogits final : public DraftRunner {
   std::shared_ptr<const void> admit(const std::shared_ptr<const DraftVersion>& version) override { return version; }
   const ModelConfig& config() const override { return worker_.config(); }
   PagePool& cache() override { return worker_.cache(); }
-  bool shares_pages() const override { return false; }
   std::int64_t n_passes() const override { return 0; }
   void read(std::span<const DraftSlice> slices) override { run(slices); }
   void propose(std::span<DraftChain> chains) override { grow_by_logits(chains); }
