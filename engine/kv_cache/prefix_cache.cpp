@@ -2,7 +2,7 @@
 #include "engine/kv_cache/prefix_cache.h"
 
 #include <algorithm>
-#include <utility>
+#include <optional>
 
 #include "common/error.h"
 
@@ -15,6 +15,19 @@ constexpr std::size_t kPageTokens = PagePool::kPageTokens;
 std::size_t n_alike(std::span<const std::int32_t> a, std::span<const std::int32_t> b) {
   return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
+
+// Keeps a page from being dropped, also when a copy on a device fails.
+class HeldPage {
+ public:
+  HeldPage(PagePool& pool, std::int32_t page) : pool_(pool), page_(page) { pool_.hold(page_); }
+  ~HeldPage() { pool_.release(page_); }
+  HeldPage(const HeldPage&) = delete;
+  HeldPage& operator=(const HeldPage&) = delete;
+
+ private:
+  PagePool& pool_;
+  std::int32_t page_;
+};
 
 }  // namespace
 
@@ -94,20 +107,20 @@ std::int32_t PrefixCache::copy_partial(Node& parent, std::span<const std::int32_
   if (after != parent.children.end()) consider(after);
   if (after != parent.children.begin()) consider(std::prev(after));
 
-  if (nearest != nullptr) pool_.hold(nearest->page);
+  std::optional<HeldPage> held;
+  if (nearest != nullptr) held.emplace(pool_, nearest->page);
   const auto n_whole = static_cast<std::size_t>(table.capacity_slots()) / kPageTokens;
   while (!table.reserve(n_slots)) {
     if (drop_one_idle()) continue;
     SLIP_CHECK(nearest != nullptr, "a sequence was admitted without room");
-    pool_.release(std::exchange(nearest, nullptr)->page);  // only this page is left to drop
-    n_copied = 0;
+    nearest = nullptr;
+    held.reset();  // only this page is left to drop
   }
   if (nearest == nullptr) return 0;
   for (std::size_t slot = 0; slot < n_copied; ++slot) {
     pool_.copy_slot(nearest->page, static_cast<int>(slot), table.pages()[n_whole], static_cast<int>(slot));
   }
   touch(*nearest);
-  pool_.release(nearest->page);
   return static_cast<std::int32_t>(n_copied);
 }
 

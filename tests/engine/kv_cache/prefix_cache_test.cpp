@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <random>
+#include <stdexcept>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -244,6 +246,35 @@ TEST_F(PrefixCacheTest, HoldsUnderRandomTraffic) {
     EXPECT_GT(n_hits, 1000);
   }
   EXPECT_EQ(pool.n_free(), 16);
+}
+
+// Memory whose copies fail, as a device's may.
+class FailingMemory final : public PageMemory {
+ public:
+  explicit FailingMemory(std::size_t n_bytes) : bytes_(n_bytes) {}
+  std::byte* data() const override { return bytes_.data(); }
+  void copy_slot(const kernels::PagedKv&, int, PageSlot, PageSlot) override { throw std::runtime_error("lost"); }
+
+ private:
+  mutable std::vector<std::byte> bytes_;
+};
+
+// Regression: the page that was copied from had a holder more for ever, and could never be dropped.
+TEST(PrefixCache, AFailedCopyHoldsNoPage) {
+  PagePool pool(kShape, Dtype::kFloat32, 4,
+                std::make_unique<FailingMemory>(4 * PagePool::page_bytes(kShape, Dtype::kFloat32)));
+  PrefixCache cache(pool, 4);
+  {
+    PageTable first(pool);
+    cache.open({}, {}, kPage, first);
+    cache.add({}, counted(kPage), first);
+  }
+  ASSERT_EQ(cache.n_idle(), 1);
+  {
+    PageTable second(pool);
+    EXPECT_THROW(cache.open({}, counted(kPage - 1), kPage, second), std::runtime_error);
+  }
+  EXPECT_EQ(cache.n_idle(), 1);
 }
 
 }  // namespace
