@@ -81,7 +81,7 @@ def parse_arguments():
     parser.add_argument("--matrix", action="store_true", help="all draft lengths, batches, prompt chunks and thread counts, without swaps")
     parser.add_argument("--json", help="also write the table here")
     parser.add_argument("--quick", action="store_true",
-                        help="a minute's selection: short answers (but for documents), four modes, two draft lengths")
+                        help="a minute's selection: short answers (but for documents), at most four modes, two draft lengths")
     options = parser.parse_args()
     if options.matrix:
         for name in ("modes", "k", "concurrency", "prefill_chunk", "threads"):
@@ -244,7 +244,8 @@ def main():
         if not options.matrix:
             options.swap_draft = options.swap_draft or make_swap_draft(options, prompts, pathlib.Path(folder))
         for dtype in options.dtypes:
-            for mode in QUICK[dtype] if options.quick and not options.matrix else options.modes:
+            quick = options.quick and not options.matrix
+            for mode in [mode for mode in options.modes if not quick or mode in QUICK[dtype]]:
                 failed |= compare_mode(options, prompts, dtype, mode, table)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(table, indent=1))

@@ -9,6 +9,7 @@
 #include "cli/load_model.h"
 #include "cli/process/usable_memory.h"
 #include "common/error.h"
+#include "tests/engine/engine_answers.h"
 #include "tests/engine/models/embedded_target.h"
 #include "tests/kernels/cuda/host_queue.h"
 
@@ -56,6 +57,23 @@ TEST(TargetWorker, ACacheTakesAShareOfWhatIsLeft) {
   EXPECT_EQ(on_device.by_default, on_device.at_most / 2);
   EXPECT_EQ(cache_room(nullptr, weights->bytes()).at_most, usable_memory_bytes() - weights->bytes());
   EXPECT_EQ(cache_room(nullptr, std::uint64_t{1} << 60).at_most, 0U) << "weights that do not fit leave nothing";
+}
+
+TEST(TargetWorker, WithoutADraftPromptLookupProposesWhereItIsOn) {
+  slip::testing::ToyWorker worker(slip::testing::ToyLanguage{});
+  kernels::ThreadPool pool(1);
+  const std::vector<std::int32_t> tokens{1, 2, 3, 4, 5, 1, 2, 3, 4};
+  SequenceRef sequence;
+  sequence.tokens = tokens;
+  sequence.prompt_tokens = 9;
+  EngineOptions options;
+  EXPECT_FALSE(make_proposer(nullptr, options, worker, pool)->drafts_for(sequence));
+  options.prompt_lookup = true;
+  const auto proposer = make_proposer(nullptr, options, worker, pool);
+  ASSERT_TRUE(proposer->drafts_for(sequence));
+  proposer->begin(sequence);
+  ASSERT_FALSE(proposer->guesses(sequence).tokens.empty());
+  EXPECT_EQ(proposer->guesses(sequence).tokens[0], 5);
 }
 
 }  // namespace
