@@ -9,8 +9,8 @@
 #include "cli/load_model.h"
 #include "cli/process/usable_memory.h"
 #include "common/error.h"
-#include "tests/engine/engine_answers.h"
 #include "tests/engine/models/embedded_target.h"
+#include "tests/engine/toy_target.h"
 #include "tests/kernels/cuda/host_queue.h"
 
 namespace slip::cli {
