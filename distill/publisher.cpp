@@ -241,7 +241,8 @@ void Publisher::apply_retention(const DraftMeta& live, std::uint64_t last_known_
   }
 }
 
-// If that fails the version stays live, and after a crash it may train on with fresh moments.
+// If that fails the version stays live. Training may then go on with fresh moments: after a crash, or if the trainer is
+// on disk only.
 void Publisher::keep_lineage(const TopicState& topic, const DraftSource& before) {
   const std::string& draft = topic.live_draft->name();
   try {

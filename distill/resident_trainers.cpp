@@ -16,7 +16,7 @@ namespace slip {
 namespace {
 
 // Also if the state was saved before its trainer's candidate became the live version, with at least the candidate's
-// steps: a crash between publishing and saving leaves it so.
+// steps: a crash between publishing and follow() leaves it so.
 bool belongs_to(const TrainerLineage& lineage, const DraftSource& live) {
   if (lineage.source == live.name && lineage.version == live.number) return true;
   const bool of_parent = lineage.source == live.parent_name && lineage.version == live.parent;
