@@ -13,8 +13,9 @@
 namespace slip {
 namespace {
 
-// Size of a piece's logits. On a CPU a smaller piece fits the cache better, but each piece adds a gradient of the whole
-// matrix. On a device it is large enough to keep the device busy.
+// Size of a piece's logits as float32; those of bfloat16 products take half of it. On a CPU a smaller piece fits the
+// cache better, but each piece adds a gradient of the whole matrix. On a device it is large enough to keep the device
+// busy.
 constexpr std::int64_t kPieceBytes = std::int64_t{8} << 20, kDevicePieceBytes = std::int64_t{128} << 20;
 
 std::int64_t rows_a_piece(std::int64_t vocab, bool is_cpu) {
