@@ -196,6 +196,18 @@ TEST_F(PublisherTest, AnExportAfterOneThatWasNotPublishedNeedsEvidenceOfItsOwn) 
   EXPECT_EQ(topic_.candidate_test.size(), 4U) << "what speaks for its trainer is kept";
 }
 
+// Regression: each publication wrote the whole optimizer state, gigabytes for a large draft.
+TEST_F(PublisherTest, APublicationLeavesTheOptimizerStateToALaterSave) {
+  publisher_.enrol(topic_);
+  trainers_.take("sql", topic_.live);
+  make_candidate();
+  publisher_.publish(topic_, CanaryVerdict());
+  const auto state = setup_.options.optimizer_folder / "sql.opt";
+  EXPECT_FALSE(std::filesystem::exists(state));
+  trainers_.save("sql");
+  EXPECT_TRUE(std::filesystem::exists(state));
+}
+
 // Regression: the error reached the learning loop after the version was live, and cost the topic its trainer.
 TEST_F(PublisherTest, APublicationSucceedsAlthoughNoOldVersionCanBeDeleted) {
   for (int i = 0; i < 9; ++i) {  // one more than the policy keeps whatever their age
