@@ -111,7 +111,7 @@ def draft_of(arm, draft, folder):
 
 
 def run_arms(options, folder, requests, clients):
-    """Serves the requests by all arms in turns; {name: figures}, and how many greedy answers differ."""
+    """Serves the requests by all arms in turns; {name: figures}, and how many greedy answers differ, None for sampled ones."""
     services, arms, figures = {}, {}, {}
     own = [name for name in options.arms if name != "llama"]
     try:
@@ -135,7 +135,7 @@ def run_arms(options, folder, requests, clients):
     gains = {}
     if "learning" in arms:
         gains = {topic: late_gain(services["learning"].data / "ledger.db", topic) for topic in TOPICS}
-    different = len(closed_loop.different_answers(list(arms.values()))) if options.temperature == 0 else 0
+    different = len(closed_loop.different_answers(list(arms.values()))) if options.temperature == 0 else None
     return {"arms": figures, "different": different, "gains": gains}
 
 
@@ -167,7 +167,8 @@ def medians(runs):
         if set(speeds) - NOT_COMPARED:
             ratios = {part: statistics.median(ratio(run, part) for run in runs) for part in SPEEDS}
     gains = {topic: median_of_known(run["gains"][topic]["gain"] for run in runs) for topic in runs[0]["gains"]}
-    return {"tokens_per_s": speeds, "learning_to_best_other": ratios, "gains": gains, "different": sum(run["different"] for run in runs)}
+    counts = [run["different"] for run in runs]
+    return {"tokens_per_s": speeds, "learning_to_best_other": ratios, "gains": gains, "different": None if None in counts else sum(counts)}
 
 
 def gains_as_text(gains):
@@ -184,7 +185,7 @@ def print_table(rows, arms):
             ratio = found["learning_to_best_other"].get(part)
             tail = ""
             if part == SPEEDS[0]:
-                tail = gains_as_text(found["gains"]) + f" · {found['different']}"
+                tail = gains_as_text(found["gains"]) + f" · {'not compared' if found['different'] is None else found['different']}"
             print(f"{setting:<30}{part:<12}" + "".join(f"{found['tokens_per_s'][name][part]:>{width}.1f}" for name in arms)
                   + (f"{ratio:>8.2f}" if ratio else f"{'–':>8}") + f"   {tail}")
 
@@ -218,6 +219,8 @@ def parse():
         parser.error(f"unknown arms: {', '.join(sorted(unknown))}")
     if not options.draft and any(arm.partition(":")[0] == "shuffled" for arm in options.arms):
         parser.error("the arm shuffled needs a --draft")
+    if options.temperature > 0 and "llama" in options.arms:
+        parser.error("the arm llama decodes greedily: leave it out, or --temperature")
     if set(options.system_prompt) - {"on", "off"}:
         parser.error("--system-prompt takes on, off, or both")
     options.config_text = options.config.read_text() if options.config else ""

@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What bench/service.py computes from runs, and which arguments it refuses."""
+
+import pathlib
+import subprocess
+import sys
+import unittest
+
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
+sys.path.insert(0, str(BENCH))
+import service  # noqa: E402
+
+
+def run(different, **speeds):
+    arms = {name: {"tokens_per_s": dict.fromkeys(service.SPEEDS, speed)} for name, speed in speeds.items()}
+    return {"arms": arms, "different": different, "gains": {}}
+
+
+class Medians(unittest.TestCase):
+    def test_learning_is_compared_with_arms_that_keep_no_answers(self):
+        found = service.medians([run(0, learning=120, untrained=200, static=100, plain=50)])
+        self.assertEqual(found["learning_to_best_other"]["whole"], 1.2)
+        self.assertEqual(service.medians([run(0, learning=120, untrained=200)])["learning_to_best_other"], {})
+
+    def test_sampled_answers_are_not_said_to_be_equal(self):
+        # Bug: nothing compared them, and the result had 0 different answers.
+        self.assertIsNone(service.medians([run(None, learning=2, static=1)] * 2)["different"])
+        self.assertEqual(service.medians([run(1, learning=2, static=1), run(2, learning=2, static=1)])["different"], 3)
+
+
+class Arguments(unittest.TestCase):
+    def test_a_temperature_with_an_arm_that_is_greedy_is_refused(self):
+        # Bug: the greedy speed of llama.cpp stood beside those of sampled answers.
+        refused = subprocess.run([sys.executable, BENCH / "service.py", "--target", "T", "--prompts-root", "P", "--arms",
+                                  "learning,llama", "--temperature", "0.8"], capture_output=True, text=True, check=False)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("the arm llama decodes greedily", refused.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
