@@ -343,6 +343,7 @@ int main(int argc, char** argv) {
   app.add_option("--prompts", options.prompts,
                  "JSONL files with `prompt`, comma separated; the chat template is applied")
       ->delimiter(',')
+      ->check(CLI::ExistingFile)
       ->required();
   app.add_option("--n-prompts", options.n_prompts, "How many of each file");
   app.add_option("--max-tokens", options.max_tokens, "Longest answer, in tokens")->check(CLI::PositiveNumber);

@@ -30,12 +30,14 @@ void copy_tokenizer(const std::filesystem::path& from, const std::filesystem::pa
 }
 
 // Adds the candidate's gain over the live version to the topic's learning curve, whatever the verdict was, and drops
-// the candidate.
+// the candidate. After a crash a trainer may have fewer steps than the live version: that is no point of the curve.
 void drop_candidate(TopicState& topic) {
   if (!topic.candidate) return;
   const Candidate& candidate = *topic.candidate;
-  topic.curve.add({static_cast<double>(topic.live.optimizer_steps), static_cast<double>(candidate.optimizer_steps),
-                   topic.candidate_test.own_smooth_gain()});
+  if (topic.live.optimizer_steps < candidate.optimizer_steps) {
+    topic.curve.add({static_cast<double>(topic.live.optimizer_steps), static_cast<double>(candidate.optimizer_steps),
+                     topic.candidate_test.own_smooth_gain()});
+  }
   topic.candidate.reset();
 }
 
@@ -213,10 +215,10 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
           {std::make_shared<DraftVersion>(version), meta.draft, meta.version, store_.folder(meta.draft, meta.version),
            meta.optimizer_steps, before.name, before.number},
           measured);
+  keep_lineage(topic, before);  // soon: a crash before it costs the moments
   decisions_.on_published(meta);
   topic.previous = before;
   topic.figures.realised_gain += verdict.gain;
-  keep_lineage(topic, before);
   apply_retention(meta, before.name == meta.draft ? before.number : 0);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distill/trainer/torch_head.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <bit>
 #include <vector>
@@ -91,9 +93,18 @@ at::Tensor filled(at::Tensor& buffer, const at::Tensor& rows) {
   return buffer.narrow(0, 0, all);
 }
 
-// sums += x of bfloat16. LibTorch would first widen the whole operand into new memory, 4 MiB for a vocabulary of 8,192.
 SLIP_VECTOR_CLONES void add_bf16(const std::uint16_t* x, std::int64_t n, float* sums) {
   for (std::int64_t i = 0; i < n; ++i) sums[i] += std::bit_cast<float>(static_cast<std::uint32_t>(x[i]) << 16);
+}
+
+// sums += rounded. LibTorch would first widen the whole bfloat16 operand into new memory, 4 MiB for a vocabulary of
+// 8,192.
+void add_rounded(const at::Tensor& rounded, const at::Tensor& sums) {
+  constexpr std::int64_t kWorthAThread = 32768;
+  const auto* x = reinterpret_cast<const std::uint16_t*>(rounded.data_ptr<at::BFloat16>());
+  auto* to = sums.data_ptr<float>();
+  at::parallel_for(0, sums.numel(), kWorthAThread,
+                   [&](std::int64_t begin, std::int64_t end) { add_bf16(x + begin, end - begin, to + begin); });
 }
 
 std::uint16_t* bits_of(const at::Tensor& tensor) {
@@ -126,7 +137,7 @@ void TorchHead::multiply_back(const Piece& piece, const at::Tensor& matrix, at::
   gradient.copy_(products.narrow(0, 0, gradient.size(0)));
   give_way(pause);
   at::mm_out(rounded_->matrix_gradient, piece.slopes.t(), rounded_->hidden.narrow(0, 0, n));
-  add_bf16(bits_of(rounded_->matrix_gradient), matrix_gradient.numel(), matrix_gradient.data_ptr<float>());
+  add_rounded(rounded_->matrix_gradient, matrix_gradient);
 }
 
 // Adds a row's loss, and overwrites the row's logits with their gradient.

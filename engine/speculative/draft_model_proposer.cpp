@@ -2,6 +2,7 @@
 #include "engine/speculative/draft_model_proposer.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "common/clock.h"
@@ -97,14 +98,20 @@ bool DraftModelProposer::reserve(Shape& shape, DraftCache& cache, const Sequence
   return shape.prefixes.reserve(cache.pages, slots_for(sequence, shape.runner->config().max_positions));
 }
 
-// Adds the pages that have become whole. Only rows of committed tokens count: propose() leaves the last committed token
-// to be read and writes from there on, and on_verified() drops the rows of rejected tokens. What the last step of an
-// answer accepts comes too late.
+// Adds the pages that have become whole: those of the prompt at its end, later ones when an eighth more are there,
+// since each call walks the tree from its root. Only rows of committed tokens count: propose() leaves the last
+// committed token to be read and writes from there on, and on_verified() drops the rows of rejected tokens. What comes
+// after the last call is not added.
 void DraftModelProposer::add_prefix(Shape& shape, DraftCache& cache, const SequenceRef& sequence) {
   const std::int32_t n_read = std::min(cache.n_cached, n_committed(sequence) - 1);
   const std::int32_t n_whole = n_read / PagePool::kPageTokens;
-  if (n_whole <= cache.n_added) return;
-  shape.prefixes.add(cache.owner, sequence.tokens.first(static_cast<std::size_t>(n_read)), cache.pages);
+  const std::int32_t of_prompt = sequence.prompt_tokens / PagePool::kPageTokens;
+  const bool ends_prompt = cache.n_added < of_prompt && n_whole >= of_prompt;
+  if (!ends_prompt && n_whole <= cache.n_added + cache.n_added / 8) return;
+  try {
+    shape.prefixes.add(cache.owner, sequence.tokens.first(static_cast<std::size_t>(n_read)), cache.pages);
+  } catch (const std::bad_alloc&) {  // a later request reads these rows again
+  }
   cache.n_added = n_whole;
 }
 

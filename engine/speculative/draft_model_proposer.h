@@ -73,7 +73,7 @@ class DraftModelProposer final : public Proposer {
     bool broken = false;                          // its logits are not finite: propose no more
     std::optional<GuessedChain> guesses;
   };
-  // The weights of a known number, which is never given to others; not a holder of them.
+  // Weights and their number. No other weights ever get it. Does not keep them alive.
   struct NumberedWeights {
     std::weak_ptr<const ModelWeights> weights;
     std::uint64_t number = 0;
