@@ -122,7 +122,7 @@ void TorchHead::multiply(const Piece& piece, const at::Tensor& matrix) {
   }
 }
 
-void TorchHead::multiply_back(const Piece& piece, const at::Tensor& matrix, at::Tensor matrix_gradient,
+void TorchHead::multiply_back(const Piece& piece, const at::Tensor& matrix, const at::Tensor& matrix_gradient,
                               const PausePoint& pause) {
   at::Tensor gradient = piece.gradient;
   if (!rounded_) {

@@ -54,7 +54,8 @@ class TorchHead {
   RowSums pass_all(const at::Tensor& hidden, const at::Tensor& matrix, std::span<const TopK* const> targets,
                    double weight, const Backward* backward, const PausePoint& pause);
   void multiply(const Piece& piece, const at::Tensor& matrix);
-  void multiply_back(const Piece& piece, const at::Tensor& matrix, at::Tensor matrix_gradient, const PausePoint& pause);
+  void multiply_back(const Piece& piece, const at::Tensor& matrix, const at::Tensor& matrix_gradient,
+                     const PausePoint& pause);
   RowSums losses(const Piece& piece, std::span<const TopK* const> targets, double weight);
   void add_loss(float* row, const TopK& target, double weight, RowSums& sums) const;
   RowSums losses_on_device(const at::Tensor& logits, std::span<const TopK* const> targets, double weight,
