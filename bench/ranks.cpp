@@ -105,7 +105,10 @@ struct Counts {
 class Bench {
  public:
   explicit Bench(const Options& options)
-      : options_(options), pool_(options.threads), tokenizer_(Tokenizer::load(options.target)) {
+      : options_(options),
+        pool_(options.threads),
+        tokenizer_(Tokenizer::load(options.target)),
+        chat_(ChatTemplate::load(options.target, options.chat_template)) {
     target_ = ModelWeights::load(options.target, Dtype::kBFloat16);
     draft_ = ModelWeights::load(options.draft, Dtype::kBFloat16);
     if (draft_->config.vocab_size != target_->config.vocab_size) {
@@ -113,11 +116,11 @@ class Bench {
     }
   }
 
-  void use(const std::string& prompts) {
-    const auto chat = ChatTemplate::load(options_.target, options_.chat_template);
+  // The prompts of the next run().
+  void read(const std::string& prompts) {
     prompts_.clear();
     for (const auto& prompt : read_prompts(prompts, 0, options_.n_prompts)) {
-      prompts_.push_back(chat.render(*tokenizer_, {{"user", prompt.text}}, /*add_generation_prompt=*/true));
+      prompts_.push_back(chat_.render(*tokenizer_, {{"user", prompt.text}}, /*add_generation_prompt=*/true));
     }
   }
 
@@ -254,6 +257,7 @@ class Bench {
   const Options& options_;
   kernels::ThreadPool pool_;
   std::shared_ptr<const Tokenizer> tokenizer_;
+  ChatTemplate chat_;
   std::shared_ptr<const ModelWeights> target_, draft_;
   std::vector<std::vector<std::int32_t>> prompts_;
   std::vector<std::int32_t> path_;
@@ -262,7 +266,7 @@ class Bench {
 };
 
 json run_kind(Bench& bench, const std::string& prompts, const Options& options) {
-  bench.use(prompts);
+  bench.read(prompts);
   json result = {{"prompts", std::filesystem::path(prompts).filename()}};
   for (const double temperature : options.temperatures) {
     Counts counts = bench.run(temperature);

@@ -18,6 +18,7 @@ import math
 import os
 import pathlib
 import random
+import re
 import shutil
 import statistics
 import struct
@@ -224,6 +225,8 @@ def parse():
     if set(options.system_prompt) - {"on", "off"}:
         parser.error("--system-prompt takes on, off, or both")
     options.config_text = options.config.read_text() if options.config else ""
+    if any(arm in closed_loop.LEARNING_KEYS for arm in options.arms) and re.search(r"^\s*governor\s*=", options.config_text, re.M):
+        parser.error("the arm untrained sets learning.governor: leave it out of --config")
     return options
 
 
