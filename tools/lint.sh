@@ -8,6 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python3 tests/include_directions.py
 python3 tests/documents.py .
+python3 tests/mirror.py .
 export PATH="$PATH:$PWD/.deps/programs"
 has_linters() { command -v clang-format-14 >/dev/null && command -v clang-tidy-14 >/dev/null; }
 has_linters || bash tools/setup.sh clang-format-14 clang-tidy-14
