@@ -97,7 +97,7 @@ class LintTest(StandIns):
         for name in ("lint.sh", "lint_names_test.sh", "jobs.sh"):
             shutil.copy(ROOT / "tools" / name, self.project / "tools")
         (self.project / "tools/configure.sh").write_text("")
-        for name in ("include_directions.py", "documents.py"):
+        for name in ("include_directions.py", "documents.py", "mirror.py"):
             (self.project / "tests" / name).write_text("")
         shutil.copy(ROOT / ".clang-tidy", self.project)
         for name in ("clang-format-14", "clang-tidy-14"):
