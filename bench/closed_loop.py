@@ -34,19 +34,27 @@ ARMS = {"learning": [], "untrained": [], "static": ["--no-learning"], "plain": [
 LEARNING_KEYS = {"untrained": 'governor = "steps_per_request:0"\n'}
 
 
+def kind_of(arm):
+    """An arm's name without its option: static of static:k=5."""
+    return arm.partition(":")[0]
+
+
 def arguments_of(arm):
     """The arguments that an arm adds to `slipstream serve`; `static:k=5` is static with --k 5. KeyError for an unknown arm."""
     name, _, option = arm.partition(":")
     return ARMS[name] + ([f"--{option}"] if option else [])
 
 
+def with_learning_keys(text, keys):
+    """`text`, TOML, with `keys` added to its section [learning], which may be missing."""
+    head, _, others = text.partition("[learning]\n")
+    return f"{head}\n[learning]\n{keys}{others}"
+
+
 def config_of(arm, text):
     """`text`, the TOML of every arm, with the keys that this arm adds to it."""
-    own = LEARNING_KEYS.get(arm.partition(":")[0])
-    if not own:
-        return text
-    head, _, keys = text.partition("[learning]\n")
-    return f"{head}\n[learning]\n{own}{keys}"
+    own = LEARNING_KEYS.get(kind_of(arm))
+    return with_learning_keys(text, own) if own else text
 
 
 class ServiceError(Exception):
@@ -132,8 +140,7 @@ class Service:
             raise
 
     def _write_config(self, learning):
-        head, _, keys = self.config_text.partition("[learning]\n")
-        self.config.write_text(f"{head}\n[learning]\nenabled = {'true' if learning else 'false'}\n{keys}")
+        self.config.write_text(with_learning_keys(self.config_text, f"enabled = {'true' if learning else 'false'}\n"))
 
     def _await_ready(self):
         deadline = time.monotonic() + START_S

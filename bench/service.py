@@ -101,7 +101,7 @@ def shuffled(weights, seed):
 
 def draft_of(arm, draft, folder):
     """The draft that an arm serves with; '' for none. A shuffled one costs what `draft` costs, and is wrong; `folder` gets it."""
-    kind = arm.partition(":")[0]
+    kind = closed_loop.kind_of(arm)
     if kind != "shuffled":
         return "" if kind == "lookup" else draft
     copy = folder / "shuffled-draft"
@@ -215,17 +215,17 @@ def parse():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of llama.cpp")
     parser.add_argument("--json", help="write everything into this file; -: print it instead of the table, for bench/record.py")
     options = parser.parse_args()
-    unknown = {arm for arm in options.arms if arm.partition(":")[0] not in closed_loop.ARMS} - {"llama"}
+    unknown = {arm for arm in options.arms if closed_loop.kind_of(arm) not in closed_loop.ARMS} - {"llama"}
     if unknown:
         parser.error(f"unknown arms: {', '.join(sorted(unknown))}")
-    if not options.draft and any(arm.partition(":")[0] == "shuffled" for arm in options.arms):
+    if not options.draft and any(closed_loop.kind_of(arm) == "shuffled" for arm in options.arms):
         parser.error("the arm shuffled needs a --draft")
     if options.temperature > 0 and "llama" in options.arms:
         parser.error("the arm llama decodes greedily: leave it out, or --temperature")
     if set(options.system_prompt) - {"on", "off"}:
         parser.error("--system-prompt takes on, off, or both")
     options.config_text = options.config.read_text() if options.config else ""
-    if any(arm in closed_loop.LEARNING_KEYS for arm in options.arms) and re.search(r"^\s*governor\s*=", options.config_text, re.M):
+    if any(closed_loop.kind_of(arm) in closed_loop.LEARNING_KEYS for arm in options.arms) and re.search(r"^\s*governor\s*=", options.config_text, re.M):
         parser.error("the arm untrained sets learning.governor: leave it out of --config")
     return options
 

@@ -243,8 +243,8 @@ void Publisher::apply_retention(const DraftMeta& live, std::uint64_t last_known_
   }
 }
 
-// If that fails the version stays live. Training may then go on with fresh moments: after a crash, or if the trainer is
-// on disk only.
+// Hands the optimizer state on to the live version that replaced `before`. If that fails the version stays live, and
+// training may go on with fresh moments: after a crash, or if the trainer is on disk only.
 void Publisher::keep_lineage(const TopicState& topic, const DraftSource& before) {
   const std::string& draft = topic.live_draft->name();
   try {

@@ -93,6 +93,10 @@ at::Tensor filled(at::Tensor& buffer, const at::Tensor& rows) {
   return buffer.narrow(0, 0, all);
 }
 
+std::uint16_t* bits_of(const at::Tensor& tensor) {
+  return reinterpret_cast<std::uint16_t*>(tensor.data_ptr<at::BFloat16>());
+}
+
 SLIP_VECTOR_CLONES void add_bf16(const std::uint16_t* x, std::int64_t n, float* sums) {
   for (std::int64_t i = 0; i < n; ++i) sums[i] += std::bit_cast<float>(static_cast<std::uint32_t>(x[i]) << 16);
 }
@@ -101,14 +105,10 @@ SLIP_VECTOR_CLONES void add_bf16(const std::uint16_t* x, std::int64_t n, float* 
 // 8,192.
 void add_rounded(const at::Tensor& rounded, const at::Tensor& sums) {
   constexpr std::int64_t kWorthAThread = 32768;
-  const auto* x = reinterpret_cast<const std::uint16_t*>(rounded.data_ptr<at::BFloat16>());
+  const std::uint16_t* x = bits_of(rounded);
   auto* to = sums.data_ptr<float>();
   at::parallel_for(0, sums.numel(), kWorthAThread,
                    [&](std::int64_t begin, std::int64_t end) { add_bf16(x + begin, end - begin, to + begin); });
-}
-
-std::uint16_t* bits_of(const at::Tensor& tensor) {
-  return reinterpret_cast<std::uint16_t*>(tensor.data_ptr<at::BFloat16>());
 }
 
 }  // namespace
