@@ -29,7 +29,7 @@ START_S, STOP_S, RELOAD_S, ANSWER_S = 60, 40, 10, 300
 SYSTEM_PROMPT = "You are the assistant of Harbour College. Answer questions of staff and students, and answer briefly."
 # The arguments that each arm adds to `slipstream serve`.
 ARMS = {"learning": [], "untrained": [], "static": ["--no-learning"], "plain": ["--no-speculation", "--no-learning"],
-        "lookup": ["--no-learning"], "shuffled": ["--no-learning"]}
+        "lookup": ["--no-learning"], "shuffled": ["--no-learning"], "learned": ["--no-learning"]}
 # The keys that an arm adds to [learning] of its configuration.
 LEARNING_KEYS = {"untrained": 'governor = "steps_per_request:0"\n'}
 
@@ -122,12 +122,15 @@ class Reply:
 
 class Service:
     """A `slipstream serve` on a port it chooses, with a fresh data directory; stopped with SIGTERM, at this program's end at the
-    latest. Made on the main thread. Errors: ServiceError. `config_text` is TOML that does not set learning.enabled."""
+    latest. Made on the main thread. Errors: ServiceError. `config_text` is TOML that does not set learning.enabled. `drafts`:
+    a folder of learn_drafts(), whose drafts it serves from the start."""
 
-    def __init__(self, program, name, folder, arguments, config_text=""):
+    def __init__(self, program, name, folder, arguments, config_text="", drafts=None):
         self.data, self.log, self.config = folder / name, folder / f"{name}.log", folder / f"{name}.toml"
         self.config_text, self.learns = config_text, "--no-learning" not in arguments
         shutil.rmtree(self.data, ignore_errors=True)
+        if drafts:
+            shutil.copytree(drafts, self.data / "drafts")
         self._write_config(learning=True)
         command = [program, "serve", "-c", self.config, "--port", "0", "--data-dir", self.data] + arguments
         with open(self.log, "w") as log, interrupt_waits():  # else a process could start that nobody knows of
@@ -288,6 +291,18 @@ class Arm:
         self.replies[index] = Reply(request.topic, reply["choices"][0]["message"]["content"], reply["usage"]["completion_tokens"],
                                     counts["num_spec_steps"], counts["num_accepted_draft_tokens"], counts["num_first_rejections"],
                                     counts.get("draft_version") or 0, started, time.monotonic() - began)
+
+
+def learn_drafts(program, folder, model, requests, clients):
+    """The drafts that a service with the defaults publishes while it answers the requests, as a folder for Service(drafts=...)."""
+    service = Service(program, "learn-first", folder, model)
+    try:
+        arm = Arm("learning", service, len(requests))
+        arm.serve(requests, 0, len(requests), clients)
+    finally:
+        service.stop()
+    print(f"  learned from {len(requests)} requests in {arm.seconds:.0f} s", file=sys.stderr, flush=True)
+    return service.data / "drafts"
 
 
 def turns(names, n_requests, blocks):

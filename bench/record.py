@@ -59,8 +59,9 @@ def main():
     arguments = parser.parse_args()
     if not arguments.commit and git("status", "--porcelain", "--untracked-files=no"):
         sys.exit("record: the working tree has changes that no commit names; commit first")
-    if not arguments.into.is_dir():
-        sys.exit(f"record: there is no folder {arguments.into}; nothing was run")
+    path = arguments.into / arguments.name
+    if not path.parent.is_dir():
+        sys.exit(f"record: there is no folder {path.parent}; nothing was run")
     run = {"date": datetime.date.today().isoformat(), "device": arguments.device or device(),
            "commit": arguments.commit or git("rev-parse", "--short", "HEAD"),
            "command": " ".join(map(portable, arguments.command)), "quiet": os.getloadavg()[0] < QUIET_LOAD}
@@ -73,7 +74,6 @@ def main():
         result = {"run": run, **json.loads(done.stdout)}
     except (ValueError, TypeError):
         sys.exit(f"record: the benchmark printed no JSON object; did it get --json? It printed:\n{done.stdout}")
-    path = arguments.into / arguments.name
     path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     print(path)
 

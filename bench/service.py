@@ -11,6 +11,8 @@ are compared across all arms. With `llama` among the arms llama.cpp decodes the 
 bench/peers.py needs. It runs after the others, not in turns with them, so drift of the machine is in its figures, and
 its answers are not compared. `untrained` is `learning` without training: it keeps past answers. `lookup` is `static`
 without a draft; `shuffled` is `static` with a draft whose weights are shuffled, which must cost next to nothing.
+`learned` is `static` with the drafts that a service publishes while it answers --learn-first other requests a topic: what
+training brings when it costs nothing any more.
 """
 import argparse
 import json
@@ -30,7 +32,7 @@ import closed_loop
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOPICS = ("sql", "math", "code", "lang")
 FIRST = 48  # requests in which learning is an investment
-NOT_COMPARED = {"learning", "untrained", "llama"}  # the other arms are what learning must beat
+NOT_COMPARED = {"learning", "untrained", "learned", "llama"}  # the other arms are what learning must beat
 LONGEST_PROMPT = 2000  # characters; a token of code has two or more
 SPEEDS = ("whole", "first_48", "last_third")
 
@@ -45,6 +47,16 @@ def read_topic(root, topic):
 def read_prompts(root):
     """{topic: read_topic()} of all topics."""
     return {topic: read_topic(root, topic) for topic in TOPICS}
+
+
+def set_apart(prompts, n):
+    """(n prompts of each topic to learn from, the others)."""
+    mixed = {}
+    for topic, column in prompts.items():
+        if n > len(column):
+            sys.exit(f"{pathlib.Path(sys.argv[0]).stem}: --learn-first {n}, but {topic}.jsonl has {len(column)} prompts")
+        mixed[topic] = random.Random(n).sample(column, len(column))
+    return {topic: column[:n] for topic, column in mixed.items()}, {topic: column[n:] for topic, column in mixed.items()}
 
 
 def make_requests(prompts, per_topic, order, system, max_tokens, seed, temperature=0.0):
@@ -111,16 +123,22 @@ def draft_of(arm, draft, folder):
     return copy
 
 
-def run_arms(options, folder, requests, clients):
-    """Serves the requests by all arms in turns; {name: figures}, and how many greedy answers differ, None for sampled ones."""
+def model_of(target, draft):
+    """The arguments of `slipstream serve` that name its models; a draft of '' is none."""
+    return ["--target", target] + (["--draft", draft] if draft else [])
+
+
+def run_arms(options, folder, requests, clients, drafts):
+    """Serves the requests by all arms in turns; {name: figures}, and how many greedy answers differ, None for sampled ones.
+    `drafts`: those of the arm `learned`, or None."""
     services, arms, figures = {}, {}, {}
     own = [name for name in options.arms if name != "llama"]
     try:
         for name in own:
-            draft = draft_of(name, options.draft, folder)
-            model = ["--target", options.target] + (["--draft", draft] if draft else [])
+            model = model_of(options.target, draft_of(name, options.draft, folder))
             services[name] = closed_loop.Service(options.slipstream, name, folder, model + closed_loop.arguments_of(name),
-                                                  closed_loop.config_of(name, options.config_text))
+                                                  closed_loop.config_of(name, options.config_text),
+                                                  drafts if closed_loop.kind_of(name) == "learned" else None)
             arms[name] = closed_loop.Arm(name, services[name], len(requests))
         for name, first, last in closed_loop.turns(own, len(requests), options.blocks):
             arms[name].serve(requests, first, last, clients)
@@ -193,7 +211,7 @@ def print_table(rows, arms):
 
 def as_json(options, rows):
     return json.dumps({"benchmark": "service", "requests_per_topic": options.requests, "order": options.order, "seeds": options.seeds,
-                       "temperature": options.temperature, "blocks": options.blocks, "settings": rows}, indent=1) + "\n"
+                       "learn_first": options.learn_first, "temperature": options.temperature, "blocks": options.blocks, "settings": rows}, indent=1) + "\n"
 
 
 def parse():
@@ -203,9 +221,10 @@ def parse():
     parser.add_argument("--prompts-root", required=True, type=pathlib.Path, help="folder of sql.jsonl, math.jsonl, code.jsonl, lang.jsonl")
     parser.add_argument("--slipstream", default=str(ROOT / "build/slipstream"))
     parser.add_argument("-c", "--config", type=pathlib.Path, help="TOML for every arm instead of the defaults")
-    parser.add_argument("--arms", type=listed(str), default=["learning", "static", "plain"], help="of learning, untrained, static, plain, lookup, shuffled, llama; static:k=5 adds --k 5")
+    parser.add_argument("--arms", type=listed(str), default=["learning", "static", "plain"], help="of learning, untrained, static, learned, plain, lookup, shuffled, llama; static:k=5 adds --k 5")
     parser.add_argument("--clients", type=listed(int), default=[1, 2, 4])
     parser.add_argument("--requests", type=int, default=120, help="per topic")
+    parser.add_argument("--learn-first", type=int, default=0, help="requests a topic from which the drafts of the arm learned come")
     parser.add_argument("--order", choices=["mixed", "round-robin", "visits"], default="mixed", help="visits: one topic after the other")
     parser.add_argument("--system-prompt", type=listed(str), default=["on", "off"])
     parser.add_argument("--max-tokens", type=int, default=96)
@@ -220,6 +239,11 @@ def parse():
         parser.error(f"unknown arms: {', '.join(sorted(unknown))}")
     if not options.draft and any(closed_loop.kind_of(arm) == "shuffled" for arm in options.arms):
         parser.error("the arm shuffled needs a --draft")
+    learned = any(closed_loop.kind_of(arm) == "learned" for arm in options.arms)
+    if learned != (options.learn_first > 0):
+        parser.error("the arm learned and --learn-first need each other")
+    if learned and not options.draft:
+        parser.error("the arm learned needs a --draft")
     if options.temperature > 0 and "llama" in options.arms:
         parser.error("the arm llama decodes greedily: leave it out, or --temperature")
     if set(options.system_prompt) - {"on", "off"}:
@@ -237,16 +261,21 @@ def listed(kind):
 
 def main():
     options = parse()
-    prompts, rows = read_prompts(options.prompts_root), []
+    first, prompts = set_apart(read_prompts(options.prompts_root), options.learn_first)
+    rows = []
     for clients in options.clients:
         for system in options.system_prompt:
             runs = []
             for seed in range(1, options.seeds + 1):
                 print(f"{clients} clients, system prompt {system}, seed {seed}", file=sys.stderr, flush=True)
-                requests = make_requests(prompts, options.requests, options.order, closed_loop.SYSTEM_PROMPT if system == "on" else "",
-                                         options.max_tokens, seed, options.temperature)
+                prefix = closed_loop.SYSTEM_PROMPT if system == "on" else ""
+                requests = make_requests(prompts, options.requests, options.order, prefix, options.max_tokens, seed, options.temperature)
                 with tempfile.TemporaryDirectory() as folder:
-                    runs.append(run_arms(options, pathlib.Path(folder), requests, clients))
+                    folder, drafts = pathlib.Path(folder), None
+                    if options.learn_first:
+                        lessons = make_requests(first, options.learn_first, options.order, prefix, options.max_tokens, seed, options.temperature)
+                        drafts = closed_loop.learn_drafts(options.slipstream, folder, model_of(options.target, options.draft), lessons, clients)
+                    runs.append(run_arms(options, folder, requests, clients, drafts))
             rows.append({"clients": clients, "system_prompt": system, "median": medians(runs), "runs": runs})
             if options.json not in (None, "-"):  # after every setting: the whole takes hours
                 pathlib.Path(options.json).write_text(as_json(options, rows))

@@ -13,6 +13,8 @@ Arms, which get the same requests at the same times:
   ignored    the defaults with engine.deadlines = false: targets are measured, nothing is planned by them
   adaserve   the policy of that paper: speculation.policy = "adaserve"
   plain      the defaults without speculation, targets ignored
+With --learn-first N all arms serve the drafts that a service publishes while it answers N other requests a topic; without it
+the base draft, to which two of the topics are new. No arm learns.
 Attainment is the share of requests whose TPOT met their target, refused ones included, goodput the tokens per second of
 those alone (AdaServe, arXiv 2501.12162)."""
 
@@ -40,10 +42,10 @@ BASELINE_SHARE = 0.1  # of the requests are faster than the baseline
 CLIENTS = 8  # AdaServe's baseline: plain decoding of a batch of eight
 
 
-def start(options, folder, arm):
+def start(options, folder, arm, drafts=None):
     arguments, text = ARMS[arm]
-    return closed_loop.Service(options.slipstream, arm, folder,
-                               ["--target", options.target, "--draft", options.draft, "--no-learning"] + arguments, text)
+    model = service.model_of(options.target, options.draft)
+    return closed_loop.Service(options.slipstream, arm, folder, model + ["--no-learning"] + arguments, text, drafts)
 
 
 def baseline_tpot(tpots):
@@ -74,9 +76,9 @@ def arrivals(rate, duration, seed):
         times.append(at)
 
 
-def run_arm(options, folder, arm, requests, times):
+def run_arm(options, folder, arm, drafts, requests, times):
     """One record a request: its tier's target, what it got, its tokens."""
-    one = start(options, folder, arm)
+    one = start(options, folder, arm, drafts)
     found, failures = [None] * len(times), []
     try:
         began = time.monotonic()
@@ -126,10 +128,14 @@ def figures_of(found, elapsed, tiers):
 
 
 def run(options):
-    prompts = service.read_prompts(pathlib.Path(options.prompts_root))
-    result = {"benchmark": "slo", "mix": options.mix, "tpot": options.tpot, "duration_s": options.duration, "loads": []}
+    first, prompts = service.set_apart(service.read_prompts(pathlib.Path(options.prompts_root)), options.learn_first)
+    result = {"benchmark": "slo", "mix": options.mix, "tpot": options.tpot, "duration_s": options.duration,
+              "learn_first": options.learn_first, "loads": []}
     with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
+        folder, drafts = pathlib.Path(folder), None
+        if options.learn_first:
+            lessons = service.make_requests(first, options.learn_first, "mixed", closed_loop.SYSTEM_PROMPT, options.max_tokens, seed=0)
+            drafts = closed_loop.learn_drafts(options.slipstream, folder, service.model_of(options.target, options.draft), lessons, 2)
         warm = service.make_requests(prompts, 16, "mixed", closed_loop.SYSTEM_PROMPT, options.max_tokens, seed=0)
         tpot_ms, rate = baseline(options, folder, warm)
         result |= {"baseline_tpot_ms": tpot_ms, "baseline_requests_per_s": rate}
@@ -144,7 +150,7 @@ def run(options):
                 requests = [dataclasses.replace(pool[i % len(pool)], tpot_ms=options.tpot[tier] * tpot_ms) for i, tier in enumerate(tiers)]
                 found = {}
                 for arm in options.arms if seed % 2 else options.arms[::-1]:
-                    found[arm], elapsed = run_arm(options, folder, arm, requests, times)
+                    found[arm], elapsed = run_arm(options, folder, arm, drafts, requests, times)
                     runs.append((arm, figures_of(found[arm], elapsed, tiers)))
                     print(f"  load {load:g}, seed {seed}, {arm}: {json.dumps(runs[-1][1])}", file=sys.stderr, flush=True)
                 for answers in zip(*(found[arm] for arm in options.arms)):
@@ -186,6 +192,7 @@ def main():
     parser.add_argument("--max-tokens", type=int, default=96)
     parser.add_argument("--arms", type=service.listed(str), default=list(ARMS), help=f"of {', '.join(ARMS)}")
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--learn-first", type=int, default=0, help="requests a topic from which all arms' drafts learned; 0: the base draft")
     parser.add_argument("--json", help="write everything into this file; -: print it instead of the table")
     options = parser.parse_args()
     if len(options.mix) != len(options.tpot):

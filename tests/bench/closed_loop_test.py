@@ -175,6 +175,14 @@ class RequestsTest(unittest.TestCase):
         self.assertEqual(self.made("mixed"), self.made("mixed"))
         self.assertNotEqual(self.made("mixed"), self.made("mixed", seed=2))
 
+    def test_prompts_to_learn_from_are_not_those_of_the_arms(self):
+        first, others = service.set_apart(self.PROMPTS, 12)
+        for topic in service.TOPICS:
+            self.assertEqual((len(first[topic]), len(others[topic])), (12, 18))
+            self.assertEqual(sorted(first[topic] + others[topic]), sorted(self.PROMPTS[topic]))
+        with self.assertRaisesRegex(SystemExit, "--learn-first 31, but sql.jsonl has 30 prompts"):
+            service.set_apart(self.PROMPTS, 31)
+
     def test_medians_compare_learning_with_the_best_other_arm(self):
         def run(learning, static, plain):
             speed = lambda value: {"tokens_per_s": dict.fromkeys(service.SPEEDS, value)}  # noqa: E731
@@ -221,6 +229,17 @@ class RealServiceTest(unittest.TestCase):
             finally:
                 running.stop()
             self.assertEqual(running.process.poll(), 0)
+
+    def test_it_serves_the_drafts_that_another_service_left(self):
+        question = closed_loop.Request("math", "math", "Mira has 3 apples.", max_tokens=4)
+        model = service.model_of(TARGET, DRAFT)
+        with tempfile.TemporaryDirectory() as folder:
+            drafts = closed_loop.learn_drafts(PROGRAM, pathlib.Path(folder), model, [question], 1)
+            marked = next(drafts.rglob("model.safetensors")).parent / "meta.json"
+            before = marked.read_bytes()
+            running = closed_loop.Service(PROGRAM, "learned", pathlib.Path(folder), model + closed_loop.arguments_of("learned"), drafts=drafts)
+            running.stop()
+            self.assertEqual((running.data / "drafts" / marked.relative_to(drafts)).read_bytes(), before)
 
     def test_a_service_that_cannot_start_says_why(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -17,8 +17,8 @@ class Record(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def record(self, *command):
-        own = ["--into", self.folder, "--commit", "abc", "--device", "x", "one.json", "--"]
+    def record(self, *command, name="one.json"):
+        own = ["--into", self.folder, "--commit", "abc", "--device", "x", name, "--"]
         return subprocess.run([sys.executable, ROOT / "bench/record.py", *own, *command], capture_output=True, text=True,
                               timeout=60)
 
@@ -47,6 +47,13 @@ class Record(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("no JSON object; did it get --json? It printed:\n12 tokens/s", done.stderr)
         self.assertIsNone(self.kept())
+
+    def test_a_name_in_a_missing_folder_is_refused_before_the_run(self):
+        # Bug: only --into was looked at, so a run of 18 minutes ended with a traceback, and its result was lost.
+        ran = self.folder / "ran"
+        done = self.record("touch", ran, name="service/one.json")
+        self.assertIn(f"there is no folder {self.folder / 'service'}; nothing was run", done.stderr)
+        self.assertFalse(ran.exists())
 
 
 if __name__ == "__main__":

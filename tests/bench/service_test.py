@@ -30,12 +30,19 @@ class Medians(unittest.TestCase):
 
 
 class Arguments(unittest.TestCase):
+    def refuses(self, message, *arguments):
+        refused = subprocess.run([sys.executable, BENCH / "service.py", "--target", "T", "--prompts-root", "P", *arguments],
+                                 capture_output=True, text=True, check=False)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn(message, refused.stderr)
+
     def test_a_temperature_with_an_arm_that_is_greedy_is_refused(self):
         # Bug: the greedy speed of llama.cpp stood beside those of sampled answers.
-        refused = subprocess.run([sys.executable, BENCH / "service.py", "--target", "T", "--prompts-root", "P", "--arms",
-                                  "learning,llama", "--temperature", "0.8"], capture_output=True, text=True, check=False)
-        self.assertEqual(refused.returncode, 2)
-        self.assertIn("the arm llama decodes greedily", refused.stderr)
+        self.refuses("the arm llama decodes greedily", "--arms", "learning,llama", "--temperature", "0.8")
+
+    def test_learned_drafts_need_requests_to_learn_from(self):
+        self.refuses("the arm learned and --learn-first need each other", "--arms", "learned,static")
+        self.refuses("the arm learned and --learn-first need each other", "--arms", "static", "--learn-first", "10")
 
 
 if __name__ == "__main__":
