@@ -14,6 +14,7 @@
 #include "common/error.h"
 #include "engine/models/transformer.h"
 #include "engine/sampling/random.h"
+#include "engine/speculative/branches.h"
 #include "engine/speculative/draft_runner.h"
 #include "engine/speculative/proposer.h"
 
@@ -21,6 +22,9 @@ namespace slip {
 namespace {
 
 constexpr std::int32_t kWords = 64;
+// P(a sibling is right | the choices before it are wrong) / α, as `bench/ranks` measured: .28 at α = .64, .15 at .46,
+// .02 at .06.
+constexpr double kSiblingPerAlpha = .4;
 // Seeds of the language, of the draft's random draws, and of what prompts share
 constexpr std::uint64_t kLanguage = 0x51'0A7E, kDraws = 0x1CC'0000, kShared = 0x5EED'0000'0000;
 
@@ -125,13 +129,14 @@ class SimulatedTarget final : public Worker {
 };
 
 // Takes the time of a draft's passes and knows the language as well as its topic's α says. It reads prompts, drafts
-// greedy chains and ends them early, as DraftModelProposer does; siblings it has none.
+// greedy chains, ends them early and adds siblings, as DraftModelProposer does, but reads no sibling to continue it.
 class SimulatedDraft final : public Proposer {
  public:
   // What a topic's draft knows.
   struct Knowledge {
     DraftConfidence confidence;
     double drafted_share = 1;  // as in SimulatedTopic
+    double sibling_rate = 0;   // P(a sibling is right | the choices before it are wrong)
   };
   // REQUIRES: the simulation has the draft's costs, if any draft has an α.
   SimulatedDraft(const Simulation& simulation, std::map<std::uint64_t, Knowledge> knowledge)
@@ -178,28 +183,12 @@ class SimulatedDraft final : public Proposer {
       chain.sequence = task.sequence;
       chain.proposal = task.proposal;
       chain.nodes = task.nodes;
+      chain.width = task.width;
       chain.stop = task.stop;
     }
-    for (std::int32_t n_passes = 0;; ++n_passes) {
-      std::erase_if(chains, [](const DraftChain& chain) {
-        return static_cast<std::int32_t>(chain.proposal->size()) == chain.nodes || !chain.goes_on();
-      });
-      // A pass that was not planned must be worth its time for all chains together, as in DraftRunner.
-      double worth = 0, price = 0;
-      bool is_planned = false;
-      for (const DraftChain& chain : chains) {
-        is_planned |= chain.stop.rates == nullptr || chain.proposal->size() == 0;
-        worth += chain.worth_of_next();
-        price = chain.stop.pass_price;
-      }
-      if (chains.empty() || (!is_planned && worth <= price)) return n_passes;
-      const std::int64_t context = std::accumulate(
-          chains.begin(), chains.end(), std::int64_t{0},
-          [](std::int64_t sum, const DraftChain& chain) { return sum + std::ssize(chain.sequence->tokens); });
-      const auto n = static_cast<std::int32_t>(chains.size());
-      pass_time(costs_.us({n, n, n, context, context}));
-      for (DraftChain& chain : chains) grow(chain);
-    }
+    const std::int32_t n_passes = grow_chains(chains);
+    for (DraftChain& chain : chains) add_siblings(chain);
+    return n_passes;
   }
 
   void on_verified(const SequenceRef& sequence, const VerifyResult& result) override {
@@ -217,11 +206,38 @@ class SimulatedDraft final : public Proposer {
     return knowledge_.at(sequence.live_draft->id().value);
   }
   enum class DrawPurpose : std::uint32_t { kConfidence, kRight, kDrafts };
-  // A number in [0, 1) for a purpose at a position.
-  double uniform_for(const SequenceRef& sequence, DrawPurpose purpose, std::int32_t position) const {
+  // A number in [0, 1) for a purpose at a position; of several the one with this index.
+  double uniform_for(const SequenceRef& sequence, DrawPurpose purpose, std::int32_t position,
+                     std::uint32_t index = 0) const {
     return uniform(
         {seed_ + kDraws + sequence.id.value, static_cast<std::uint32_t>(purpose), static_cast<std::uint32_t>(position)},
-        RandomPurpose::kDraft);
+        RandomPurpose::kDraft, index);
+  }
+
+  // Returns the number of passes.
+  std::int32_t grow_chains(std::span<DraftChain> chains) const {
+    std::vector<DraftChain*> growing;
+    for (DraftChain& chain : chains) growing.push_back(&chain);
+    for (std::int32_t n_passes = 0;; ++n_passes) {
+      std::erase_if(growing, [](const DraftChain* chain) {
+        return static_cast<std::int32_t>(chain->proposal->size()) == chain->nodes || !chain->goes_on();
+      });
+      // A pass that was not planned must be worth its time for all chains together, as in DraftRunner.
+      double worth = 0, price = 0;
+      bool is_planned = false;
+      for (const DraftChain* chain : growing) {
+        is_planned |= chain->stop.rates == nullptr || chain->proposal->size() == 0;
+        worth += chain->worth_of_next();
+        price = chain->stop.pass_price;
+      }
+      if (growing.empty() || (!is_planned && worth <= price)) return n_passes;
+      const std::int64_t context = std::accumulate(
+          growing.begin(), growing.end(), std::int64_t{0},
+          [](std::int64_t sum, const DraftChain* chain) { return sum + std::ssize(chain->sequence->tokens); });
+      const auto n = static_cast<std::int32_t>(growing.size());
+      pass_time(costs_.us({n, n, n, context, context}));
+      for (DraftChain* chain : growing) grow(*chain);
+    }
   }
 
   void grow(DraftChain& chain) const {
@@ -232,8 +248,26 @@ class SimulatedDraft final : public Proposer {
         knowledge_of(sequence).confidence.at(uniform_for(sequence, DrawPurpose::kConfidence, position));
     const std::int32_t last = proposal.tokens.empty() ? sequence.tokens.back() : proposal.tokens.back();
     const std::int32_t right = token_after(last, position);
-    chain.add(uniform_for(sequence, DrawPurpose::kRight, position) < probability ? right : (right + 1) % kWords,
-              std::log(probability));
+    std::int32_t n_wrong = 0;
+    bool found = uniform_for(sequence, DrawPurpose::kRight, position) < probability;
+    const std::int32_t first = found ? right : (right + ++n_wrong) % kWords;
+    Siblings& siblings = chain.siblings[proposal.size()];
+    for (std::uint32_t rank = 1; rank < static_cast<std::uint32_t>(chain.width); ++rank) {
+      const double drawn = uniform_for(sequence, DrawPurpose::kRight, position, rank);
+      const bool is_right = !found && drawn < knowledge_of(sequence).sibling_rate;
+      siblings.add(is_right ? right : (right + ++n_wrong) % kWords);
+      found |= is_right;
+    }
+    chain.add(first, std::log(probability));
+  }
+
+  static void add_siblings(DraftChain& chain) {
+    Branches branches;
+    branches.begin(*chain.proposal, chain.siblings, chain.stop.rates);
+    for (const std::int32_t index : branches.best()) {
+      const Branches::Node& node = branches.node(index);
+      chain.proposal->add(node.token, node.parent, /*log_q=*/0);
+    }
   }
 
   PassCosts costs_;
@@ -304,7 +338,9 @@ LoadFigures simulate(const Simulation& simulation, const std::vector<Arrival>& a
     const DraftId id{static_cast<std::uint32_t>(drafts.size()) + 1};
     const bool drafts_for = topic.alpha > 0 && simulation.draft;
     drafts.push_back(drafts_for ? std::make_shared<LiveDraft>(id, topic.name) : nullptr);
-    if (drafts_for) knowledge.insert({id.value, {DraftConfidence(topic.alpha), topic.drafted_share}});
+    if (drafts_for) {
+      knowledge.insert({id.value, {DraftConfidence(topic.alpha), topic.drafted_share, kSiblingPerAlpha * topic.alpha}});
+    }
   }
   const EngineOptions& options = simulation.options;
   const std::int32_t decoding_rows = options.max_running * (1 + std::min(options.k, kMaxProposalNodes));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "common/clock.h"
 #include "common/error.h"
@@ -78,6 +79,27 @@ TEST(Simulate, ADraftThatProposesInFewStepsBringsLess) {
   EXPECT_GT(few, 1.1);
   EXPECT_NEAR(accepted_length(usual(0.6), 0), 1, 0.01);
   EXPECT_EQ(accepted_length(with_fixed(3, 0.6), 0.25), accepted_length(with_fixed(3, 0.6), 1));
+}
+
+// α counts first choices alone, so it is the same with siblings.
+TEST(Simulate, ASiblingMayBeRightWhereTheDraftIsWrong) {
+  std::vector<Arrival> arrivals;
+  for (int i = 0; i < 16; ++i) arrivals.push_back({0.5 * i, 128});
+  const auto figures = [&](std::int32_t width, double alpha) {
+    Simulation simulation = usual(alpha);
+    simulation.options.tree_width = width;
+    const LoadFigures run = simulate(simulation, arrivals);
+    std::int64_t siblings = 0;
+    for (const ReplyFigures& reply : run.replies) siblings += reply.accepted_siblings;
+    return std::pair{siblings, summarize({run})};
+  };
+  const auto [no_siblings, chains] = figures(1, 0.6);
+  const auto [siblings, trees] = figures(2, 0.6);
+  EXPECT_EQ(no_siblings, 0);
+  EXPECT_GT(siblings, 16);
+  EXPECT_GT(trees["accepted_length"], chains["accepted_length"]);
+  EXPECT_LT(trees["e2e_ms"]["mean"], chains["e2e_ms"]["mean"]);
+  EXPECT_NEAR(trees["alpha"].get<double>(), chains["alpha"].get<double>(), 0.03);
 }
 
 TEST(Simulate, TheSameSeedGivesTheSameAnswersAndTimes) {
