@@ -80,21 +80,31 @@ std::size_t purge_resting_replay(const std::filesystem::path& folder, const Purg
 }
 
 Purger::Purger(Ledger& ledger, PurgeReplay purge_replay)
-    : ledger_(ledger), purge_replay_(std::move(purge_replay)), jobs_(kMostWaiting), thread_([this] { run(); }) {}
+    : ledger_(ledger), purge_replay_(std::move(purge_replay)), thread_([this] { run(); }) {}
 
 Purger::~Purger() {
   stop();
 }
 
 void Purger::submit(PurgeOrder order, std::function<void(PurgeResult)> done) {
-  if (jobs_.try_push({std::move(order), std::move(done), monotonic_us()})) return;
-  if (jobs_.closed()) throw Error(ErrorCode::kUnavailable, "the server is shutting down");
-  throw Error(ErrorCode::kOverloaded, std::to_string(kMostWaiting) + " purges wait already", "try again");
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) throw Error(ErrorCode::kUnavailable, "the server is shutting down");
+    if (jobs_.size() == kMostWaiting) {
+      throw Error(ErrorCode::kOverloaded, std::to_string(kMostWaiting) + " purges wait already", "try again");
+    }
+    jobs_.push_back({std::move(order), std::move(done), monotonic_us()});
+  }
+  ready_.notify_one();
 }
 
 void Purger::close() {
-  jobs_.close();
-  while (auto job = jobs_.pop()) {
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  ready_.notify_one();
+  while (auto job = next()) {
     PurgeResult refused;
     refused.error = Error(ErrorCode::kUnavailable, "the server is shutting down");
     report(job->done, std::move(refused));
@@ -104,6 +114,15 @@ void Purger::close() {
 void Purger::stop() {
   close();
   if (thread_.joinable()) thread_.join();
+}
+
+std::optional<Purger::Job> Purger::next() {
+  std::unique_lock lock(mutex_);
+  ready_.wait(lock, [&] { return closed_ || !jobs_.empty(); });
+  if (jobs_.empty()) return std::nullopt;
+  std::optional<Job> job(std::move(jobs_.front()));
+  jobs_.pop_front();
+  return job;
 }
 
 PurgeResult Purger::result_of(const Job& job) {
@@ -116,7 +135,7 @@ PurgeResult Purger::result_of(const Job& job) {
 
 void Purger::run() {
   prepare_thread_memory();
-  while (auto job = jobs_.pop()) {
+  while (auto job = next()) {
     PurgeResult result;
     if (const auto failure = contain([&] { result = result_of(*job); })) result.error = failure;
     report(job->done, std::move(result));

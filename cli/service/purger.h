@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
+#include <mutex>
+#include <optional>
 #include <thread>
 
-#include "common/bounded_queue.h"
 #include "common/purge_scope.h"
 #include "ledger/ledger.h"
 #include "server/openai/purge.h"
@@ -45,11 +48,15 @@ class Purger {
     std::int64_t submitted_us = 0;
   };
   void run();
+  std::optional<Job> next();  // waits for one; empty: closed, and none is left
   PurgeResult result_of(const Job& job);
 
   Ledger& ledger_;
   const PurgeReplay purge_replay_;
-  BoundedQueue<Job> jobs_;
+  std::mutex mutex_;
+  std::condition_variable ready_;
+  std::deque<Job> jobs_;
+  bool closed_ = false;
   std::jthread thread_;
 };
 

@@ -11,28 +11,28 @@
 #include "checkpoints/model_config.h"
 #include "checkpoints/safetensors.h"
 #include "tests/checkpoints/temporary_folder.h"
+#include "tests/checkpoints/tiny_config.h"
 
 namespace slip::testing {
 
-// A random float32 Llama of a few thousand parameters, for tests that change one thing about it.
+// A random float32 Llama, of a few thousand parameters by default, for tests that change one thing about it.
 struct TinyLlama {
   struct Values {
     std::vector<std::int64_t> shape;
     std::vector<float> values;
   };
 
-  explicit TinyLlama(bool tied = false) {
-    config.vocab_size = 32;
-    config.hidden_size = 16;
-    config.intermediate_size = 24;
-    config.n_layers = 2;
-    config.n_heads = 4;
-    config.n_kv_heads = 2;
-    config.head_dim = 4;
-    config.max_positions = 64;
-    config.tied_embeddings = tied;
+  explicit TinyLlama(bool tied = false)
+      : TinyLlama(tiny_config({.vocab_size = 32,
+                               .hidden_size = 16,
+                               .intermediate_size = 24,
+                               .n_layers = 2,
+                               .n_heads = 4,
+                               .max_positions = 64,
+                               .tied_embeddings = tied,
+                               .eos_ids = {1}})) {}
+  explicit TinyLlama(const ModelConfig& of) : config(of) {
     config.stored_dtype = Dtype::kFloat32;
-    config.eos_ids = {1};
     for (const auto& [name, shape] : llama_tensor_shapes(config)) add(name, shape);
   }
 
@@ -45,13 +45,18 @@ struct TinyLlama {
     tensors[name] = {shape, values};
   }
 
+  // As they stand in a file; its bytes are those of `tensors`.
+  TensorMap stored() const {
+    TensorMap map;
+    for (const auto& [name, tensor] : tensors) {
+      map[name] = {Dtype::kFloat32, tensor.shape, std::as_bytes(std::span(tensor.values))};
+    }
+    return map;
+  }
+
   void write(const std::filesystem::path& folder) const {
     std::filesystem::create_directories(folder);
-    std::map<std::string, StoredTensor, std::less<>> stored;
-    for (const auto& [name, tensor] : tensors) {
-      stored[name] = {Dtype::kFloat32, tensor.shape, std::as_bytes(std::span(tensor.values))};
-    }
-    write_safetensors(folder / "model.safetensors", stored, {{"format", "pt"}}, "test");
+    write_safetensors(folder / "model.safetensors", stored(), {{"format", "pt"}}, "test");
     std::ofstream(folder / "config.json") << to_config_json(config);
   }
 

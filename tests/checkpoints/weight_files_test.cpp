@@ -26,10 +26,10 @@ constexpr const char* kSecond = "model-00002-of-00002.safetensors";
 // A tiny Llama in two shards, every other tensor in each.
 struct Sharded {
   Sharded() {
-    for (const auto& [name, tensor] : model.tensors) {
+    for (const auto& [name, tensor] : model.stored()) {
       const char* shard = map.size() % 2 == 0 ? kFirst : kSecond;
       map[name] = shard;
-      shards[shard][name] = {Dtype::kFloat32, tensor.shape, std::as_bytes(std::span(tensor.values))};
+      shards[shard][name] = tensor;
     }
   }
   void write(const std::filesystem::path& folder) const {

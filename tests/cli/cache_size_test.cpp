@@ -6,6 +6,7 @@
 
 #include "common/error.h"
 #include "engine/kv_cache/page_pool.h"
+#include "tests/checkpoints/tiny_config.h"
 
 namespace slip::cli {
 namespace {
@@ -15,14 +16,7 @@ using ::testing::HasSubstr;
 constexpr std::int32_t kContext = 4096, kContextPages = kContext / PagePool::kPageTokens;
 
 ModelConfig target() {
-  ModelConfig config;
-  config.vocab_size = 512;
-  config.hidden_size = config.intermediate_size = 64;
-  config.n_layers = 2;
-  config.n_heads = config.n_kv_heads = 2;
-  config.head_dim = 32;
-  config.max_positions = kContext;
-  return config;
+  return testing::tiny_config({.hidden_size = 64, .n_layers = 2, .n_kv_heads = 2, .max_positions = kContext});
 }
 
 std::uint64_t bytes_of(std::int32_t pages) {

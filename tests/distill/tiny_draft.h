@@ -1,49 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <filesystem>
+#include <limits>
 #include <memory>
-#include <string>
 
 #include "distill/trainer/draft_trainer.h"
 #include "engine/models/transformer.h"
-#include "tests/common/damage.h"
+#include "tests/checkpoints/tiny_config.h"
 #include "tests/distill/sample_records.h"
 
 namespace slip::testing {
 
-inline constexpr std::int32_t kTinyVocab = 64;
-
-// A draft that can be trained in seconds: one layer, 13k parameters.
-inline ModelConfig tiny_config() {
-  ModelConfig config;
-  config.vocab_size = kTinyVocab;
-  config.hidden_size = 32;
-  config.intermediate_size = 64;
-  config.n_layers = 1;
-  config.n_heads = 2;
-  config.n_kv_heads = 1;
-  config.head_dim = 16;
-  config.max_positions = 256;
-  config.tied_embeddings = true;
-  return config;
-}
-
 inline std::shared_ptr<const ModelWeights> tiny_weights(std::uint64_t seed, Dtype dtype = Dtype::kFloat32) {
-  const ScratchFolder folder;
-  DraftTrainer(tiny_config(), seed, {}).export_draft(folder.path());
-  return ModelWeights::load(folder.path(), dtype, /*check_finite=*/true);
+  return DraftTrainer(tiny_config(), seed, {}).weights(dtype);
 }
 
 // A tiny draft that computes no logit that is a number: its last norm is NaN.
 inline std::shared_ptr<const ModelWeights> broken_weights() {
-  const ScratchFolder folder;
-  DraftTrainer(tiny_config(), 1, {}).export_draft(folder.path());
-  std::string norm;  // model.norm.weight, in bfloat16
-  for (std::int32_t i = 0; i < tiny_config().hidden_size; ++i) norm += "\xc0\x7f";
-  overwrite(folder.path() / "model.safetensors", -std::ssize(norm), norm);
-  return ModelWeights::load(folder.path(), Dtype::kFloat32, /*check_finite=*/false);
+  const auto weights = std::const_pointer_cast<ModelWeights>(tiny_weights(1));
+  std::fill(weights->final_norm.begin(), weights->final_norm.end(), std::numeric_limits<float>::quiet_NaN());
+  return weights;
 }
 
 // The next token of a deterministic "target" after `token`: a fixed function of it.

@@ -12,20 +12,17 @@
 
 #include "engine/models/transformer.h"
 #include "engine/sampling/random.h"
+#include "tests/checkpoints/tiny_config.h"
 
 namespace slip::testing {
 
 inline ModelConfig toy_config(std::int32_t vocab_size, std::int32_t max_positions = 512) {
-  ModelConfig config;
-  config.vocab_size = vocab_size;
-  config.hidden_size = 16;
-  config.intermediate_size = 16;
-  config.n_layers = 1;
-  config.n_heads = 1;
-  config.n_kv_heads = 1;
-  config.head_dim = 16;
-  config.max_positions = max_positions;
-  return config;
+  return tiny_config({.vocab_size = vocab_size,
+                      .hidden_size = 16,
+                      .intermediate_size = 16,
+                      .n_heads = 1,
+                      .max_positions = max_positions,
+                      .tied_embeddings = false});
 }
 
 // The toy language: the next token's logits are a hash of every token before it and of its position, so that one wrong

@@ -1,38 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
 
+#include "tests/checkpoints/temporary_folder.h"
 #include "text/byte_alphabet.h"
 #include "text/tokenizer.h"
 
 namespace slip::testing {
-
-// A folder that is removed after the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::path(::testing::TempDir()) / "slipstream-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    path_ = name;
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-  void write(const std::string& name, const std::string& content) const { std::ofstream(path_ / name) << content; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // 256 bytes (id = byte), then aa, aaaa, aaaaaaaa, ab (ids 256 … 259), then <|end|> and <|user|> (260, 261; special) and
 // "[pad]" (262; added but not special).

@@ -18,6 +18,7 @@
 
 #include "common/thread_memory.h"
 #include "distill/trainer/draft_trainer.h"
+#include "tests/checkpoints/tiny_config.h"
 #include "tests/common/address_limit.h"
 #include "tests/distill/sample_records.h"
 
@@ -40,17 +41,12 @@ double resident_mib() {
 
 // The shipped draft's shape: its vocabulary makes matrices of 4 MiB.
 ModelConfig shipped_shape() {
-  ModelConfig config;
-  config.vocab_size = 8192;
-  config.hidden_size = 128;
-  config.intermediate_size = 352;
-  config.n_layers = 2;
-  config.n_heads = 4;
-  config.n_kv_heads = 2;
-  config.head_dim = 32;
-  config.max_positions = 1024;
-  config.tied_embeddings = true;
-  return config;
+  return testing::tiny_config({.vocab_size = 8192,
+                               .hidden_size = 128,
+                               .intermediate_size = 352,
+                               .n_layers = 2,
+                               .n_heads = 4,
+                               .max_positions = 1024});
 }
 
 // Topics take turns; each turn ends with an export and a save, each round with the loss of one trainer.

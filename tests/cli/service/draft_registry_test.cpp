@@ -23,12 +23,12 @@ using nlohmann::json;
 
 const std::filesystem::path kTarget = std::filesystem::path(SLIPSTREAM_SOURCE_DIR) / "checkpoints/demo/target";
 
-// A draft for the embedded target; `layers` makes another one.
-void write_draft(const std::filesystem::path& folder, int layers) {
+// A draft, for the embedded target by default; `layers` makes another one.
+void write_draft(const std::filesystem::path& folder, int layers, int vocab_size = 8192) {
   std::filesystem::create_directories(folder);
   testing::write_formula_model(folder,
                                {{"architectures", {"LlamaForCausalLM"}},
-                                {"vocab_size", 8192},
+                                {"vocab_size", vocab_size},
                                 {"hidden_size", 16},
                                 {"intermediate_size", 16},
                                 {"num_hidden_layers", layers},
@@ -264,16 +264,7 @@ TEST(OpenDraftRegistryOfATokenizerModel, TakesItsWordsAlong) {
   std::filesystem::copy_file(words / "sentencepiece_bpe" / "tokenizer.model", both / "tokenizer.model");
   const auto tokenizer = Tokenizer::load(both);
   std::ofstream(both / "added_tokens.json") << json{{"<extra>", tokenizer->vocab_size()}};
-  testing::write_formula_model(both,
-                               {{"architectures", {"LlamaForCausalLM"}},
-                                {"vocab_size", tokenizer->vocab_size() + 1},
-                                {"hidden_size", 16},
-                                {"intermediate_size", 16},
-                                {"num_hidden_layers", 1},
-                                {"num_attention_heads", 2},
-                                {"max_position_embeddings", 64},
-                                {"tie_word_embeddings", true}},
-                               Dtype::kBFloat16);
+  write_draft(both, 1, tokenizer->vocab_size() + 1);
   DraftStore store(folder.path() / "store");
   const DraftTarget target{"target", both, Dtype::kBFloat16, load_target(both, Dtype::kBFloat16)};
   open_draft_registry(store, both, target, TopicTable({Topic{"sql", {}}}));

@@ -42,9 +42,9 @@ class PurgerTest : public ::testing::Test {
     };
   }
 
-  static std::future<PurgeResult> submit(Purger& purger) {
+  static std::future<PurgeResult> submit(Purger& purger, TenantId tenant = {7}) {
     const auto made = std::make_shared<std::promise<PurgeResult>>();
-    purger.submit({"", TenantId{7}, std::nullopt}, [made](PurgeResult one) { made->set_value(std::move(one)); });
+    purger.submit({"", tenant, std::nullopt}, [made](PurgeResult one) { made->set_value(std::move(one)); });
     return made->get_future();
   }
 
@@ -167,6 +167,15 @@ TEST(PurgeForClient, NamesNoFolderOfTheOperators) {
     EXPECT_EQ(told.error->hint(), "fuser ledger.db");
   }
   EXPECT_EQ(for_client({3, 4, std::nullopt}, "/srv").rows, 4U);
+}
+
+TEST_F(PurgerTest, OrdersAreCarriedOutInTurn) {
+  Purger purger(*ledger_, counting());
+  std::vector<std::future<PurgeResult>> results;
+  for (std::uint64_t id = 1; id <= 5; ++id) results.push_back(submit(purger, {id}));
+  results.back().wait();
+  ASSERT_EQ(scopes_.size(), 5U);
+  for (std::uint64_t id = 1; id <= 5; ++id) EXPECT_EQ(scopes_[id - 1].tenant, TenantId{id});
 }
 
 TEST_F(PurgerTest, OrdersWaitInABoundAndEndWithTheService) {

@@ -78,14 +78,13 @@ TEST(PassCosts, WhatIsMissingOrNoTimeIsNamed) {
 
 // 8B parameters of 2 bytes at 4 TB/s; 256 rows of 16 GFLOP at 600 TFLOP/s take longer than that.
 TEST(CalculatedCosts, AreThoseOfReadingThenThoseOfArithmetic) {
-  ModelConfig config;
-  config.vocab_size = 128'256;
-  config.hidden_size = 4096;
-  config.intermediate_size = 14'336;
-  config.n_layers = 32;
-  config.n_heads = 32;
-  config.n_kv_heads = 8;
-  config.head_dim = 128;
+  const ModelConfig config{.vocab_size = 128'256,
+                           .hidden_size = 4096,
+                           .intermediate_size = 14'336,
+                           .n_layers = 32,
+                           .n_heads = 32,
+                           .n_kv_heads = 8,
+                           .head_dim = 128};
   const double embedding = 128'256.0 * 4096;
   const double layers = static_cast<double>(config.parameters()) - 2 * embedding;
   EXPECT_NEAR(layers, 6.98e9, 0.01e9) << "Llama 3.1 8B";

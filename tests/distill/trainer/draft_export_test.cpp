@@ -21,8 +21,8 @@
 namespace slip {
 namespace {
 
+using testing::learnable_record;
 using testing::make_batch;
-using testing::make_record;
 using testing::small_config;
 
 class DraftExportTest : public testing::TrainerTest {};
@@ -35,7 +35,7 @@ std::vector<float> logits_of(std::shared_ptr<const ModelWeights> weights, const 
 }
 
 TEST_F(DraftExportTest, WeightsInMemoryAreThoseOfTheFiles) {
-  const std::vector<std::int32_t> tokens = make_record(9, 50, 0).tokens;
+  const std::vector<std::int32_t> tokens = learnable_record(9, 50, 0).tokens;
   for (const bool tied : {true, false}) {
     for (const Dtype dtype : {Dtype::kBFloat16, Dtype::kFloat32}) {
       TrainerOptions options;
@@ -63,7 +63,7 @@ TEST_F(DraftExportTest, AnExportIsFrozenAndWritesWhatItWas) {
   trainer.step(make_batch(3));
   std::filesystem::create_directories(folder_ / "out");
   before.write(folder_ / "out");
-  const std::vector<std::int32_t> tokens = make_record(9, 50, 0).tokens;
+  const std::vector<std::int32_t> tokens = learnable_record(9, 50, 0).tokens;
   EXPECT_EQ(logits_of(ModelWeights::load(folder_ / "out", Dtype::kBFloat16), tokens),
             logits_of(before.weights(Dtype::kBFloat16), tokens));
   EXPECT_EQ(before.bytes(), 2 * static_cast<std::size_t>(small_config().parameters()));

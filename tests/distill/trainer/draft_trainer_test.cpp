@@ -23,8 +23,8 @@ namespace slip {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::learnable_record;
 using testing::make_batch;
-using testing::make_record;
 using testing::relative_difference;
 using testing::small_config;
 
@@ -209,16 +209,16 @@ TEST_F(DraftTrainerTest, AnEmptyBatchIsNoStep) {
 
 TEST_F(DraftTrainerTest, TokensBeyondTheContextAreLeftOut) {
   DraftTrainer trainer(small_config(), 4, {});
-  const std::vector<ReplayRecord> batch{make_record(1, 60, 30)};
+  const std::vector<ReplayRecord> batch{learnable_record(1, 60, 30)};
   EXPECT_EQ(trainer.evaluate(batch).rows, 64 - 59) << "rows 59 … 63 of a context of 64 predict answer tokens";
-  const std::vector<ReplayRecord> hopeless{make_record(1, 80, 5)};
+  const std::vector<ReplayRecord> hopeless{learnable_record(1, 80, 5)};
   EXPECT_TRUE(trainer.step(hopeless).skipped);
 }
 
 TEST_F(DraftTrainerTest, RowsWithoutATargetDoNotTrain) {
   DraftTrainer trainer(small_config(), 4, {}), whole(small_config(), 4, {});
-  std::vector<ReplayRecord> masked{make_record(1, 5, 12)};
-  const std::vector<ReplayRecord> shorter{make_record(1, 5, 6)};  // the same first rows
+  std::vector<ReplayRecord> masked{learnable_record(1, 5, 12)};
+  const std::vector<ReplayRecord> shorter{learnable_record(1, 5, 6)};  // the same first rows
   for (std::size_t i = 6; i < 12; ++i) masked[0].target[i] = {};
   const TrainStep a = trainer.step(masked), b = whole.step(shorter);
   EXPECT_EQ(a.rows, 6);
@@ -230,7 +230,7 @@ TEST_F(DraftTrainerTest, RowsWithoutATargetDoNotTrain) {
 
 TEST_F(DraftTrainerTest, RowsWithAndWithoutATargetMakeUpTheWhole) {
   DraftTrainer trainer(small_config(), 4, {});
-  const std::vector<ReplayRecord> whole{make_record(1, 5, 12)};
+  const std::vector<ReplayRecord> whole{learnable_record(1, 5, 12)};
   std::vector<ReplayRecord> even = whole, odd = whole;
   for (std::size_t i = 0; i < 12; ++i) (i % 2 == 0 ? odd : even)[0].target[i] = {};
   const TrainStep a = trainer.evaluate(even), b = trainer.evaluate(odd), both = trainer.evaluate(whole);
@@ -241,7 +241,7 @@ TEST_F(DraftTrainerTest, RowsWithAndWithoutATargetMakeUpTheWhole) {
 }
 
 TEST_F(DraftTrainerTest, TokensThatALookupProposesAnywayDoNotTrain) {
-  std::vector<ReplayRecord> batch{make_record(1, 5, 30)};
+  std::vector<ReplayRecord> batch{learnable_record(1, 5, 30)};
   for (std::size_t i = 10; i < 35; ++i) batch[0].tokens[i] = batch[0].tokens[i - 5];  // it repeats its prompt's end
   std::vector<ReplayRecord> masked = batch;
   PromptLookup lookup;
@@ -293,7 +293,7 @@ TEST_F(DraftTrainerTest, PassesByHandLearnWhatDifferentiationDoes) {
         DraftTrainer trainer(config, 1, options);
         norm[by_autograd] = trainer.step(make_batch(5)).grad_norm;
         for (int i = 0; i < 4; ++i) trainer.step(make_batch(5, i));
-        logits[by_autograd] = trainer.logits(make_record(9, 30, 0).tokens);
+        logits[by_autograd] = trainer.logits(learnable_record(9, 30, 0).tokens);
       }
       EXPECT_NEAR(norm[0], norm[1], 1e-5 * norm[1]);
       EXPECT_LT(relative_difference(logits[0], logits[1]), 1e-3);
@@ -386,7 +386,7 @@ TEST(DraftTrainerDeathTest, AfterAStepWithoutMemoryASmallerOneWorks) {
     const rlimit before = testing::limit_addresses_to_those_in_use();
     bool failed = false;
     try {
-      trainer.step(std::vector{make_record(1, 1000, 1000)});
+      trainer.step(std::vector{learnable_record(1, 1000, 1000)});
     } catch (const std::exception&) {
       failed = true;
     }

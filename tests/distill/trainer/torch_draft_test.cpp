@@ -17,8 +17,8 @@ namespace slip {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::learnable_record;
 using testing::make_batch;
-using testing::make_record;
 using testing::relative_difference;
 using testing::small_config;
 
@@ -36,7 +36,7 @@ TEST_F(TorchDraftTest, SaysWhatTheServedModelSays) {
   for (const bool tied : {true, false}) {
     DraftTrainer trainer(small_config(tied), 5, {});
     for (int i = 0; i < 5; ++i) trainer.step(make_batch(3));
-    const std::vector<std::int32_t> tokens = make_record(9, 50, 0).tokens;
+    const std::vector<std::int32_t> tokens = learnable_record(9, 50, 0).tokens;
     trainer.export_draft(folder_, Dtype::kFloat32);
     EXPECT_LT(relative_difference(trainer.logits(tokens), served_logits(folder_, tokens)), 1e-4);
     const DraftTrainer again(folder_, {});
@@ -98,9 +98,9 @@ double moved_apart(ModelConfig config, int layers, int prompt) {
     TrainerOptions options;
     options.through_prompts = through;
     DraftTrainer trainer(config, 3, options);
-    const TrainStep step = trainer.step(std::vector{make_record(4, prompt, 12)});
+    const TrainStep step = trainer.step(std::vector{learnable_record(4, prompt, 12)});
     EXPECT_FALSE(step.skipped);
-    after[through ? 1 : 0] = trainer.logits(make_record(9, 30, 0).tokens);
+    after[through ? 1 : 0] = trainer.logits(learnable_record(9, 30, 0).tokens);
   }
   return relative_difference(after[0], after[1]);
 }

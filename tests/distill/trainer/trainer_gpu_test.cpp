@@ -15,7 +15,6 @@ using testing::small_config;
 class GpuTrainer : public testing::TrainerTest {
  protected:
   void SetUp() override {
-    TrainerTest::SetUp();
     try {
       check_training_device(TrainingDevice::kCuda);
     } catch (const Error& error) {

@@ -72,11 +72,7 @@ TEST(PassShape, BuffersHoldEveryShapeOfTheirSteps) {
 TEST(AttentionTiling, FitsEveryModelIntoSharedMemory) {
   for (const std::int32_t head_dim : {6, 12, 64, 80, 128, 192, 256}) {
     for (const std::int32_t group : {1, 3, 4, 8, 32, 128}) {
-      ModelConfig config;
-      config.n_kv_heads = 2;
-      config.n_heads = 2 * group;
-      config.head_dim = head_dim;
-      const AttentionTiling tiling = attention_tiling(config);
+      const AttentionTiling tiling = attention_tiling({.n_heads = 2 * group, .n_kv_heads = 2, .head_dim = head_dim});
       EXPECT_GE(tiling.rows, 1);
       EXPECT_GE(tiling.heads, 1);
       EXPECT_LE(tiling.heads, group);
