@@ -389,5 +389,16 @@ TEST_F(LedgerTest, ADirectoryALinkOrAnotherProgramsDatabaseIsRefused) {
   EXPECT_EQ(count("SELECT COUNT(*) FROM sqlite_master"), 1);
 }
 
+// Bug: it was refused, but only after it had been put into WAL mode.
+TEST_F(LedgerTest, AnotherProgramsDatabaseIsNotWritten) {
+  { Database(file_, Database::Mode::kReadWrite).execute("CREATE TABLE theirs (x)"); }
+  const std::string before = read(file_);
+  const auto error = open_error();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ErrorCode::kPermission);
+  EXPECT_THAT(error->hint(), HasSubstr("another data directory"));
+  EXPECT_TRUE(read(file_) == before);
+}
+
 }  // namespace
 }  // namespace slip
