@@ -60,6 +60,7 @@ void check_header(const std::filesystem::path& file) {
 Database open_ledger(const std::filesystem::path& file) {
   check_header(file);
   Database database(file, Database::Mode::kReadWrite);
+  check_ours(database);  // before the pragmas below, which write to the file
   if (database.integer("SELECT COUNT(*) FROM sqlite_master") == 0) database.execute("PRAGMA auto_vacuum = INCREMENTAL");
   if (std::filesystem::file_size(file) <= kCheckedBytes) check_pages(database);
   // secure_delete overwrites deleted rows; otherwise a purge would leave them in the file.

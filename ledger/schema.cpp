@@ -237,13 +237,6 @@ SELECT bucket_us, bucket_width_us, topic, draft, version, position, rule, temper
 DROP TABLE acceptance_before;
 )sql"};
 
-void check_ours(Database& database, std::int64_t version) {
-  const std::int64_t id = database.integer("PRAGMA application_id");
-  const bool empty = version == 0 && database.integer("SELECT COUNT(*) FROM sqlite_master") == 0;
-  if (id == kLedgerApplicationId || empty) return;
-  throw Error(ErrorCode::kPermission, database.name() + " is not a Slipstream ledger", "choose another file");
-}
-
 std::string stored_text(Database& database, const std::string& view) {
   Statement statement(database, "SELECT sql FROM sqlite_master WHERE type = 'view' AND name = ?");
   statement.bind_all(view);
@@ -272,9 +265,17 @@ std::int64_t format_of(Database& database) {
               "restore a copy made by `slipstream ledger backup`, or move it away to begin a new one");
 }
 
+void check_ours(Database& database) {
+  const std::int64_t version = format_of(database), id = database.integer("PRAGMA application_id");
+  const bool empty = version == 0 && database.integer("SELECT COUNT(*) FROM sqlite_master") == 0;
+  if (id == kLedgerApplicationId || empty) return;
+  throw Error(ErrorCode::kPermission, database.name() + " is not a Slipstream ledger",
+              "move it away to begin a new one, or use another data directory");
+}
+
 void migrate(Database& database, std::span<const char* const> steps) {
+  check_ours(database);
   const std::int64_t version = format_of(database);
-  check_ours(database, version);
   const auto known = static_cast<std::int64_t>(steps.size());
   if (version > known) {
     throw Error(ErrorCode::kUnsupported,

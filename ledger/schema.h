@@ -16,8 +16,10 @@ inline constexpr int kLedgerApplicationId = 0x534C4950;
 // Migration i upgrades a ledger from `PRAGMA user_version` i to i + 1. Never edit a published one; add another.
 std::span<const char* const> ledger_migrations();
 
+// Writes nothing. Error{kPermission} for another program's database, Error{kDataLoss} as format_of().
+void check_ours(Database& database);
 // Applies the missing migrations, each in a transaction together with its version number. Error{kUnsupported} for a
-// newer ledger, Error{kPermission} for another program's database.
+// newer ledger, and those of check_ours().
 void migrate(Database& database, std::span<const char* const> steps);
 // The number of applied migrations. Error{kDataLoss} for a number that no version of the program wrote.
 std::int64_t format_of(Database& database);

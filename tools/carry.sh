@@ -18,4 +18,4 @@ cp -r /usr/include/x86_64-linux-gnu/openssl .carry/include/
 cp /usr/include/xxh*.h .carry/include/
 cp "$library/libcrypto.a" .carry/lib/
 touch .carry/ready
-echo "carry: .carry/ has $(du -sm .carry | cut -f1) MB"
+echo "carry: .carry/ has $(du -s --block-size=1MB .carry | cut -f1) MB"

@@ -33,9 +33,9 @@ check_given() {
 }
 
 check_disk() {
-  local free_kib
-  free_kib=$(df -Pk . | awk 'NR == 2 {print $4}')
-  [ "$free_kib" -ge $((1024 * 1024)) ] || fail "the packages need 1 GB of disk; $((free_kib / 1024)) MB are free in $(pwd)."
+  local free_mb
+  free_mb=$(df -Pk . | awk 'NR == 2 {printf "%d", $4 * 1.024e-3}')
+  [ "$free_mb" -ge 1000 ] || fail "the packages need 1 GB of disk; $free_mb MB are free in $(pwd)."
 }
 
 is_ready() { # from this folder, and with all of these packages?

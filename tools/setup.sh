@@ -71,10 +71,9 @@ setup: or, without root: make ROOTLESS=1 (unpacks them under .deps/)"
 }
 
 check_disk() {
-  local free_kib
-  free_kib=$(df -Pk . | awk 'NR == 2 {print $4}')
-  [ "$free_kib" -ge $((4 * 1024 * 1024)) ] ||
-    fail "LibTorch and the build need 4 GB of disk; $((free_kib / 1024)) MB are free in $(pwd)."
+  local free_mb
+  free_mb=$(df -Pk . | awk 'NR == 2 {printf "%d", $4 * 1.024e-3}')
+  [ "$free_mb" -ge 4000 ] || fail "LibTorch and the build need 4 GB of disk; $free_mb MB are free in $(pwd)."
 }
 
 # Creates .venv. If Python's ensurepip is not installed, its package is unpacked under .deps/, and the pip wheel in it

@@ -52,7 +52,9 @@ class PagePool {
   std::int32_t n_idle() const { return n_idle_; }  // pages that the prefix cache alone holds
   std::int32_t n_pages() const { return n_pages_; }
   // Pages that hold `n_slots` slots.
-  static std::int32_t pages_for(std::int32_t n_slots) { return (n_slots + kPageTokens - 1) / kPageTokens; }
+  static std::int32_t pages_for(std::int32_t n_slots) {
+    return static_cast<std::int32_t>((std::int64_t{n_slots} + kPageTokens - 1) / kPageTokens);
+  }
   static std::size_t page_bytes(const ModelConfig& config, Dtype dtype);
 
   kernels::PagedKv layer(int index) const;  // addresses lie in the pool's memory

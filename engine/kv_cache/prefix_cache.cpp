@@ -72,20 +72,41 @@ bool PrefixCache::reserve(PageTable& table, std::int32_t n_slots) {
   return true;
 }
 
+template <class Take>
+void PrefixCache::for_each_known(const Node& root, std::span<const std::int32_t> tokens, const Take& take) {
+  const Node* node = &root;
+  for (; tokens.size() >= kPageTokens; tokens = tokens.subspan(kPageTokens)) {
+    PageTokens wanted;
+    std::copy_n(tokens.begin(), kPageTokens, wanted.begin());
+    const auto found = node->children.find(wanted);
+    if (found == node->children.end()) return;
+    node = found->second.get();
+    take(*found->second);
+  }
+}
+
+// A shared page that is idle cannot give way to another one.
+bool PrefixCache::has_room(const Owner& owner, std::span<const std::int32_t> tokens, std::int32_t n_slots) const {
+  std::int32_t missing = PagePool::pages_for(n_slots), n_room = pool_.n_free() + n_idle();
+  const auto root = roots_.find(owner);
+  if (missing <= n_room || root == roots_.end()) return missing <= n_room;
+  for_each_known(root->second, tokens, [&](const Node& shared) {
+    --missing;
+    if (pool_.n_holders(shared.page) == 1) --n_room;
+  });
+  return missing <= n_room;
+}
+
 std::int32_t PrefixCache::open(const Owner& owner, std::span<const std::int32_t> tokens, std::int32_t n_slots,
                                PageTable& table) {
   Node* node = &root_of(owner);
   table.expect(n_slots);  // no allocation after this one, so a page held temporarily below is always released
   std::int32_t n_known = 0;
-  for (auto rest = tokens; rest.size() >= kPageTokens; rest = rest.subspan(kPageTokens)) {
-    PageTokens wanted;
-    std::copy_n(rest.begin(), kPageTokens, wanted.begin());
-    const auto found = node->children.find(wanted);
-    if (found == node->children.end()) break;
-    node = found->second.get();
-    table.append_shared(node->page);
+  for_each_known(*node, tokens, [&](Node& shared) {
+    node = &shared;
+    table.append_shared(shared.page);
     n_known += PagePool::kPageTokens;
-  }
+  });
   touch(*node);
   n_known += copy_partial(*node, tokens.subspan(static_cast<std::size_t>(n_known)), n_slots, table);
   return n_known;

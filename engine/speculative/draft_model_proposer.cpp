@@ -132,9 +132,10 @@ std::optional<DraftModelProposer::DraftCache> DraftModelProposer::open_cache(
   if (cache.admitted == nullptr) return std::nullopt;
   const std::int32_t max_positions = runner.config().max_positions, n_slots = slots_for(sequence, max_positions);
   cache.pages.expect(std::min(sequence.max_total_tokens, max_positions));
-  if (PagePool::pages_for(n_slots) > shape->free_pages()) return std::nullopt;
-  const auto n_readable = static_cast<std::size_t>(std::clamp(n_committed(sequence) - 1, 0, n_slots));
-  cache.n_cached = shape->prefixes.open(cache.owner, sequence.tokens.first(n_readable), n_slots, cache.pages);
+  const auto readable =
+      sequence.tokens.first(static_cast<std::size_t>(std::clamp(n_committed(sequence) - 1, 0, n_slots)));
+  if (!shape->prefixes.has_room(cache.owner, readable, n_slots)) return std::nullopt;
+  cache.n_cached = shape->prefixes.open(cache.owner, readable, n_slots, cache.pages);
   drafting.shape = shape;
   return cache;
 }

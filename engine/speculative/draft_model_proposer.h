@@ -53,7 +53,6 @@ class DraftModelProposer final : public Proposer {
   // Drafts of one shape. The prefix cache holds pages of the runner's cache, so it is destroyed first.
   struct Shape {
     Shape(std::unique_ptr<DraftRunner> made, double prefix_share);
-    std::int32_t free_pages() const { return runner->cache().n_free() + prefixes.n_idle(); }
     std::unique_ptr<DraftRunner> runner;
     PrefixCache prefixes;
   };

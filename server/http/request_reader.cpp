@@ -59,6 +59,13 @@ bool has_control(std::string_view extensions) {
                      [](char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7F; });
 }
 
+// The parser would join such lines (RFC 9112, 5.2). `bytes` begin behind the last chunk's extensions, and hold all of
+// the trailers.
+bool has_folded_trailer(std::string_view bytes) {
+  const std::string_view lines = bytes.substr(0, bytes.find(kHeadEnd));
+  return lines.find("\r\n ") != std::string_view::npos || lines.find("\r\n\t") != std::string_view::npos;
+}
+
 Reply refuse_chunk_extras() {
   return refuse(400, "not a valid HTTP request: chunk extensions and trailers are too long", "bad_request");
 }
@@ -206,8 +213,11 @@ awaitable<RequestReader::Result> RequestReader::read_body(RequestParser& parser,
   const Deadline deadline = std::chrono::steady_clock::now() + options_.body_timeout;
   const auto head = parser.chunked() ? std::optional(parser.get().base()) : std::nullopt;
   std::size_t frames = 0, consumed = 0;
-  auto add_frame = [&frames](std::uint64_t size, std::string_view extensions, beast::error_code& fault) {
+  // `extensions` lie in the buffer. The parser tells of the last chunk, of size 0, once all trailers are there.
+  auto add_frame = [&](std::uint64_t size, std::string_view extensions, beast::error_code& fault) {
     if (has_control(extensions)) fault = http::error::bad_chunk_extension;
+    const auto n_before = static_cast<std::size_t>(extensions.data() + extensions.size() - unread().data());
+    if (size == 0 && has_folded_trailer(unread().substr(n_before))) fault = http::error::bad_obs_fold;
     frames += chunk_frame_bytes(size);
   };
   if (head) parser.on_chunk_header(add_frame);

@@ -15,6 +15,7 @@
 #include "common/file.h"
 #include "distill/trainer/draft_trainer.h"
 #include "tests/cli/serve_fixture.h"
+#include "tests/common/damage.h"
 
 namespace slip {
 namespace {
@@ -82,6 +83,39 @@ TEST_F(ServeRefused, AnUnreadableConfigurationIsStatusTwo) {
   refused(config, topics);
   ::chmod(config.c_str(), 0);
   refused(config, config);
+}
+
+TEST_F(ServeRefused, ALedgerThatCannotBeUsedIsNamedAndLeftAsItIs) {
+  const std::filesystem::path file = data() + "/ledger.db", intact = folder_ / "intact.db";
+  const auto starts = [&] {
+    Program program(folder_, usual());
+    EXPECT_NE(program.port(), 0) << program.log();
+    EXPECT_EQ(program.stop(), 0) << program.log();
+  };
+  const auto refused = [&](const std::string& next_step) {
+    const std::string before = text_of(file);
+    EXPECT_EQ(run(usual()), 1) << err_;
+    EXPECT_NE(err_.find(file.string()), std::string::npos) << err_;
+    EXPECT_NE(err_.find(next_step), std::string::npos) << err_;
+    EXPECT_EQ(err_.find("internal error"), std::string::npos) << err_;
+    EXPECT_TRUE(text_of(file) == before) << "it was written to";
+  };
+  starts();
+  std::filesystem::copy_file(file, intact);
+  testing::overwrite(file, 2 * 4096, std::string(4096, '\xEE'));  // one page
+  refused("mv " + file.string());
+  std::ofstream(file) << std::string(9000, 'x');
+  refused("mv " + file.string());
+  std::ofstream(file) << "a few bytes";
+  refused("slipstream ledger backup");
+  std::filesystem::remove(file);
+  sqlite3* theirs = nullptr;
+  ASSERT_EQ(sqlite3_open(file.c_str(), &theirs), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(theirs, "CREATE TABLE theirs (x)", nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(theirs);
+  refused("another data directory");
+  std::filesystem::rename(intact, file);
+  starts();
 }
 
 // Where there is a GPU to learn on, nothing is refused.

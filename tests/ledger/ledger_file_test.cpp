@@ -316,6 +316,24 @@ TEST_F(LedgerTest, ADamagedPageIsNoticed) {
   EXPECT_EQ(error->code(), ErrorCode::kDataLoss);
 }
 
+// Larger files than 256 MiB are not checked before they are read.
+TEST_F(LedgerTest, ADamagedPageOfALargeFileIsNoticedWhenItIsRead) {
+  constexpr std::uintmax_t kLargeBytes = std::uintmax_t{257} << 20;  // sparse
+  {
+    Ledger ledger(options_for(file_));
+    for (std::uint64_t i = 0; i < 500; ++i) ledger.record(numbered(i));
+  }
+  const std::int64_t page = count("SELECT rootpage FROM sqlite_master WHERE name = 'requests'");
+  fs::resize_file(file_, kLargeBytes);
+  EXPECT_FALSE(open_error());
+  fs::resize_file(file_, kLargeBytes);
+  testing::overwrite(file_, (page - 1) * 4096, std::string(4096, '\xEE'));
+  const auto error = open_error();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ErrorCode::kDataLoss);
+  EXPECT_THAT(error->hint(), HasSubstr("mv " + file_.string()));
+}
+
 // One byte was taken for a new database.
 TEST_F(LedgerTest, AFileOfAFewBytesIsDamagedNotNew) {
   for (const std::size_t bytes : {1, 50, 99}) {
@@ -387,6 +405,17 @@ TEST_F(LedgerTest, ADirectoryALinkOrAnotherProgramsDatabaseIsRefused) {
   ASSERT_TRUE(error);
   EXPECT_EQ(error->code(), ErrorCode::kPermission);
   EXPECT_EQ(count("SELECT COUNT(*) FROM sqlite_master"), 1);
+}
+
+// Bug: it was refused, but only after it had been put into WAL mode.
+TEST_F(LedgerTest, AnotherProgramsDatabaseIsNotWritten) {
+  { Database(file_, Database::Mode::kReadWrite).execute("CREATE TABLE theirs (x)"); }
+  const std::string before = read(file_);
+  const auto error = open_error();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ErrorCode::kPermission);
+  EXPECT_THAT(error->hint(), HasSubstr("another data directory"));
+  EXPECT_TRUE(read(file_) == before);
 }
 
 }  // namespace

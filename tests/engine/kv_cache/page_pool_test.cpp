@@ -25,6 +25,14 @@ TEST(PagePool, HandsOutEveryPageOnceAndTakesItBack) {
   EXPECT_EQ(pool.allocate(), 3);
 }
 
+// Bug: the sum overflowed for the last numbers of slots, so the result was negative.
+TEST(PagePool, CountsThePagesOfAnyNumberOfSlots) {
+  EXPECT_EQ(PagePool::pages_for(0), 0);
+  EXPECT_EQ(PagePool::pages_for(1), 1);
+  EXPECT_EQ(PagePool::pages_for(33), 2);
+  EXPECT_EQ(PagePool::pages_for(std::numeric_limits<std::int32_t>::max()), 1 << 26);
+}
+
 TEST(PagePool, PageSpansAllLayers) {
   const std::size_t layer = 2U * 2 * 32 * 16 * 2;
   EXPECT_EQ(PagePool::page_bytes(cache_shape(), Dtype::kBFloat16), 3 * layer);

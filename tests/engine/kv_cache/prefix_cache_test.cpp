@@ -173,6 +173,23 @@ TEST_F(PrefixCacheTest, GivesItsPagesToSequencesThatNeedThem) {
   EXPECT_EQ(pool.n_free(), 0);
 }
 
+TEST_F(PrefixCacheTest, HasRoomWhereSharedPagesMakeUpForIt) {
+  PrefixCache cache(pool, 16);
+  PageTable running(pool), sharing(pool);
+  const Tokens tokens = counted(10 * kPage);
+  read(cache, tokens, running);  // 6 pages are free
+  for (const bool idle : {false, true}) {
+    if (idle) running.shrink_to(4 * kPage);  // then 6 of its pages are idle
+    EXPECT_TRUE(cache.has_room({}, tokens, 16 * kPage));
+    EXPECT_FALSE(cache.has_room({}, tokens, 17 * kPage));
+    EXPECT_EQ(cache.has_room({}, counted(kPage, 500), 12 * kPage), idle) << "it shares nothing";
+    EXPECT_EQ(cache.has_room({{7}}, tokens, 12 * kPage), idle) << "it may share nothing";
+    EXPECT_FALSE(cache.has_room({{7}}, tokens, 13 * kPage));
+  }
+  EXPECT_EQ(cache.open({}, tokens, 16 * kPage, sharing), 10 * kPage);
+  EXPECT_EQ(pool.n_free() + cache.n_idle(), 0);
+}
+
 TEST_F(PrefixCacheTest, PagesInUseStayAndAddingStopsThere) {
   PrefixCache cache(pool, 2);
   PageTable running(pool);

@@ -255,5 +255,22 @@ TEST_F(DraftPrefixTest, SequencesThatRunTogetherShareAPrefix) {
   expect_same(propose(proposer, {&second}, kNodes)[0], expected);
 }
 
+// Bug: a draft began only where the pool had pages for the whole text, although a running sequence shares most of them.
+TEST_F(DraftPrefixTest, SharedPagesNeedNoRoom) {
+  const auto prompt = prompt_of(kPrompt, 3);  // with room for proposals 4 pages, 2 of them whole
+  for (const std::int32_t n_pages : {5, 6}) {
+    auto proposer = with_prefixes(n_pages);
+    Drafted first(++last_id_, prompt, live_draft_), second(++last_id_, prompt, live_draft_);
+    proposer.begin(first.view());
+    EXPECT_EQ(read(proposer, first), kAllRows);
+    proposer.begin(second.view());
+    EXPECT_EQ(read(proposer, second), n_pages == 6 ? kNewRows : 0);
+    EXPECT_EQ(proposer.ready_depth(second.view()), n_pages == 6 ? kMaxProposalNodes : 0);
+    if (n_pages != 6) continue;
+    const Proposal expected = fresh(prompt, kPrompt, live_draft_, kNodes);
+    for (const Proposal& proposal : propose(proposer, {&first, &second}, kNodes)) expect_same(proposal, expected);
+  }
+}
+
 }  // namespace
 }  // namespace slip

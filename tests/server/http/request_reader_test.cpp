@@ -80,6 +80,31 @@ TEST_F(RequestReaderTest, ReadsAHeadAndItsBody) {
   EXPECT_EQ(parser.get().body(), std::string(60000, 'x'));
 }
 
+// Bug: the parser joined the lines of a folded trailer, and the request was answered.
+TEST_F(RequestReaderTest, AFoldedTrailerIsRefused) {
+  const std::string body =
+      "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n2;a=b\r\n{}\r\n0";
+  for (const std::size_t bytes_a_read : {7, 8192}) {
+    const auto read = [&](const std::string& end) {
+      ReadyWire wire(context_, body + end, bytes_a_read, ' ');  // blanks behind the end are the next request's
+      RequestReader reader(wire, options_);
+      RequestParser parser;
+      EXPECT_EQ(run(reader.read_head(parser)).outcome, RequestReader::Outcome::kRead);
+      MemoryBudget::Reservation room(budget_);
+      return run(reader.read_body(parser, room));
+    };
+    for (const char* end : {"\r\n\r\n", ";a=b\r\n\r\n", "\r\nA: b \t c\r\nB:\r\n\r\n"}) {
+      EXPECT_EQ(read(end).outcome, RequestReader::Outcome::kRead) << end;
+    }
+    for (const char* end : {"\r\nA: b\r\n c\r\n\r\n", "\r\nA: b\r\n\tc\r\n\r\n", ";a=b\r\nA:\r\n b\r\n\r\n",
+                            "\r\nA: b\r\nB: c\r\n \r\n\r\n", "\r\n A: b\r\n\r\n"}) {
+      const auto result = read(end);
+      EXPECT_EQ(result.outcome, RequestReader::Outcome::kRefused) << end;
+      EXPECT_EQ(result.refusal.status, 400) << end;
+    }
+  }
+}
+
 TEST_F(RequestReaderTest, AHeadThatKeepsComingMissesItsDeadline) {
   options_.header_timeout = milliseconds(20);
   ReadyWire wire(context_, "GET / HTTP/1.1\r\nname: ", 1, 'x');
