@@ -12,6 +12,7 @@ Arms, which get the same requests at the same times:
   refusing   the same with slo.admission = "refuse": a request whose target is not predicted to be met is not served
   ignored    the defaults with engine.deadlines = false: targets are measured, nothing is planned by them
   adaserve   the policy of that paper: speculation.policy = "adaserve"
+  chain1, chain3  always so many tokens of the draft, targets ignored
   plain      the defaults without speculation, targets ignored
 With --learn-first N all arms serve the drafts that a service publishes while it answers N other requests a topic; without it
 the base draft, to which two of the topics are new. No arm learns.
@@ -33,10 +34,13 @@ import time
 import closed_loop
 import service
 
+FIXED_LENGTH = "[engine]\ndeadlines = false\n[speculation]\nadaptive = false\nprompt_lookup = false\ntree_width = 1\n"
 ARMS = {"deadlines": ([], ""),
         "refusing": ([], '[slo]\nadmission = "refuse"\n'),
         "ignored": ([], "[engine]\ndeadlines = false\n"),
         "adaserve": ([], '[speculation]\npolicy = "adaserve"\n'),
+        "chain1": (["--k", "1"], FIXED_LENGTH),
+        "chain3": (["--k", "3"], FIXED_LENGTH),
         "plain": (["--no-speculation"], "[engine]\ndeadlines = false\n")}
 BASELINE_SHARE = 0.1  # of the requests are faster than the baseline
 CLIENTS = 8  # AdaServe's baseline: plain decoding of a batch of eight
@@ -190,7 +194,7 @@ def main():
     parser.add_argument("--tpot", type=service.listed(float), default=[1.0, 2.4, 8.0], help="of each tier, in plain TPOTs")
     parser.add_argument("--duration", type=float, default=40, help="seconds in which requests arrive")
     parser.add_argument("--max-tokens", type=int, default=96)
-    parser.add_argument("--arms", type=service.listed(str), default=list(ARMS), help=f"of {', '.join(ARMS)}")
+    parser.add_argument("--arms", type=service.listed(str), default=["deadlines", "refusing", "ignored", "adaserve", "plain"], help=f"of {', '.join(ARMS)}")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--learn-first", type=int, default=0, help="requests a topic from which all arms' drafts learned; 0: the base draft")
     parser.add_argument("--json", help="write everything into this file; -: print it instead of the table")

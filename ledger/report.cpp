@@ -46,6 +46,7 @@ std::string report_json(const LedgerReader& ledger, const ReportQuery& query) {
   if (query.kind == ReportKind::kDrift) {
     out["bucket_us"] = ledger.bucket_us();
     out["positions"] = to_json(ledger.view("positions"));
+    out["ranks"] = to_json(ledger.view("ranks"));
   }
   if (query.kind == ReportKind::kDrift || query.kind == ReportKind::kTopics) {
     out["trend"] = to_json(ledger.view("trend"));

@@ -267,6 +267,15 @@ FROM scoped_acceptance WHERE rank = 0 GROUP BY topic, draft, version, position
 ORDER BY topic, draft, version, position)sql"};
 }
 
+// A sibling (rank 1 and on) is tested where all choices before it for the same place were wrong.
+LedgerView ranks_view() {
+  return {"ranks", R"sql(
+SELECT topic, draft, version, proposer, rank, SUM(reached) AS reached, SUM(accepted) AS accepted,
+       1.0 * SUM(accepted) / NULLIF(SUM(reached), 0) AS alpha
+FROM scoped_acceptance GROUP BY topic, draft, version, proposer, rank
+ORDER BY topic, draft, version, proposer, rank)sql"};
+}
+
 LedgerView requests_view() {
   return {"recent_requests", "\nSELECT " + time_text("finished_us") + R"sql( AS time, topic, topic_source, draft,
        first_version, last_version, rule, temperature, prompt_tokens, cached_tokens, output_tokens, steps, proposed, accepted,
@@ -326,6 +335,7 @@ std::vector<LedgerView> make_views() {
       learning_states_view(),
       learning_trend_view(),
       positions_view(),
+      ranks_view(),
       requests_view(),
   };
 }

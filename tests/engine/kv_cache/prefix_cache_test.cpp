@@ -35,7 +35,7 @@ Tokens joined(Tokens a, const Tokens& b) {
 }
 
 // A pool whose slots record the token they were written for.
-struct PrefixCacheTest : testing::Test {
+struct PrefixCacheTest : ::testing::Test {
   PagePool pool{kShape, Dtype::kFloat32, 16};
 
   void write(const PageTable& table, std::int32_t slot, std::int32_t token) const {

@@ -41,7 +41,7 @@ std::map<std::string, ChatTemplate> load_all(const json& document) {
   for (const auto& [name, source] : document.at("templates").items()) {
     const testing::TemporaryFolder folder;
     folder.write("tokenizer_config.json", document.at("tokens").dump());
-    folder.write("chat_template.jinja", source);
+    folder.write("chat_template.jinja", source.get<std::string>());
     try {
       out.emplace(name, ChatTemplate::load(folder.path()));
     } catch (const Error& error) {
