@@ -50,13 +50,15 @@ def read_prompts(root):
 
 
 def set_apart(prompts, n):
-    """(n prompts of each topic to learn from, the others)."""
-    mixed = {}
+    """(n prompts of each topic to learn from, the others), each in the order of its file."""
+    first, others = {}, {}
     for topic, column in prompts.items():
-        if n > len(column):
+        if not 0 <= n <= len(column):
             sys.exit(f"{pathlib.Path(sys.argv[0]).stem}: --learn-first {n}, but {topic}.jsonl has {len(column)} prompts")
-        mixed[topic] = random.Random(n).sample(column, len(column))
-    return {topic: column[:n] for topic, column in mixed.items()}, {topic: column[n:] for topic, column in mixed.items()}
+        drawn = set(random.Random(n).sample(range(len(column)), n))
+        first[topic] = [prompt for i, prompt in enumerate(column) if i in drawn]
+        others[topic] = [prompt for i, prompt in enumerate(column) if i not in drawn]
+    return first, others
 
 
 def make_requests(prompts, per_topic, order, system, max_tokens, seed, temperature=0.0):

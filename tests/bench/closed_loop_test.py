@@ -180,8 +180,13 @@ class RequestsTest(unittest.TestCase):
         for topic in service.TOPICS:
             self.assertEqual((len(first[topic]), len(others[topic])), (12, 18))
             self.assertEqual(sorted(first[topic] + others[topic]), sorted(self.PROMPTS[topic]))
-        with self.assertRaisesRegex(SystemExit, "--learn-first 31, but sql.jsonl has 30 prompts"):
-            service.set_apart(self.PROMPTS, 31)
+        for n in (31, -1):
+            with self.assertRaisesRegex(SystemExit, f"--learn-first {n}, but sql.jsonl has 30 prompts"):
+                service.set_apart(self.PROMPTS, n)
+
+    def test_without_prompts_to_learn_from_a_seed_draws_the_requests_of_recorded_runs(self):
+        # Bug: the prompts were shuffled even then, so a seed drew other requests than before.
+        self.assertEqual(service.set_apart(self.PROMPTS, 0), ({topic: [] for topic in service.TOPICS}, self.PROMPTS))
 
     def test_medians_compare_learning_with_the_best_other_arm(self):
         def run(learning, static, plain):
