@@ -32,7 +32,7 @@ import closed_loop
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOPICS = ("sql", "math", "code", "lang")
 FIRST = 48  # requests in which learning is an investment
-NOT_COMPARED = {"learning", "untrained", "learned", "llama"}  # the other arms are what learning must beat
+NOT_COMPARED = {"learning", "untrained", "learned", "llama"}  # the other kinds of arms are what learning must beat
 LONGEST_PROMPT = 2000  # characters; a token of code has two or more
 SPEEDS = ("whole", "first_48", "last_third")
 
@@ -180,13 +180,13 @@ def medians(runs):
     """Over the seeds of one setting: tokens/s of every arm, learning's ratio to the best arm without learning, gains, different answers."""
     speeds = {name: {part: statistics.median(run["arms"][name]["tokens_per_s"][part] for run in runs) for part in SPEEDS}
               for name in runs[0]["arms"]}
+    others = [name for name in speeds if closed_loop.kind_of(name) not in NOT_COMPARED]
     ratios = {}
-    if "learning" in speeds and len(speeds) > 1:
+    if "learning" in speeds and others:
         def ratio(run, part):
-            others = [one["tokens_per_s"][part] for name, one in run["arms"].items() if name not in NOT_COMPARED]
-            return run["arms"]["learning"]["tokens_per_s"][part] / max(others)
-        if set(speeds) - NOT_COMPARED:
-            ratios = {part: statistics.median(ratio(run, part) for run in runs) for part in SPEEDS}
+            arms = run["arms"]
+            return arms["learning"]["tokens_per_s"][part] / max(arms[name]["tokens_per_s"][part] for name in others)
+        ratios = {part: statistics.median(ratio(run, part) for run in runs) for part in SPEEDS}
     gains = {topic: median_of_known(run["gains"][topic]["gain"] for run in runs) for topic in runs[0]["gains"]}
     counts = [run["different"] for run in runs]
     return {"tokens_per_s": speeds, "learning_to_best_other": ratios, "gains": gains, "different": None if None in counts else sum(counts)}

@@ -23,6 +23,11 @@ class Medians(unittest.TestCase):
         self.assertEqual(found["learning_to_best_other"]["whole"], 1.2)
         self.assertEqual(service.medians([run(0, learning=120, untrained=200)])["learning_to_best_other"], {})
 
+    def test_an_arm_with_an_option_is_of_its_kind(self):
+        # Bug: learned:k=5 was taken for an arm that does not learn, since its whole name was looked up.
+        speeds = {"learning": 120, "static:k=5": 100, "learned:k=5": 200}
+        self.assertEqual(service.medians([run(0, **speeds)])["learning_to_best_other"]["whole"], 1.2)
+
     def test_sampled_answers_are_not_said_to_be_equal(self):
         # Bug: nothing compared them, and the result had 0 different answers.
         self.assertIsNone(service.medians([run(None, learning=2, static=1)] * 2)["different"])
