@@ -22,6 +22,7 @@ those alone (AdaServe, arXiv 2501.12162)."""
 import argparse
 import dataclasses
 import json
+import math
 import pathlib
 import random
 import sqlite3
@@ -43,6 +44,7 @@ ARMS = {"deadlines": ([], ""),
         "chain3": (["--k", "3"], FIXED_LENGTH),
         "plain": (["--no-speculation"], "[engine]\ndeadlines = false\n")}
 BASELINE_SHARE = 0.1  # of the requests are faster than the baseline
+MOST_PROMPTS = 150  # of a topic
 CLIENTS = 8  # AdaServe's baseline: plain decoding of a batch of eight
 
 
@@ -78,6 +80,11 @@ def arrivals(rate, duration, seed):
         if at > duration:
             return times
         times.append(at)
+
+
+def pool_size(prompts, n_requests):
+    """How many different requests each topic needs for `n_requests`. If there are too few prompts, requests come again."""
+    return min(MOST_PROMPTS, math.ceil(n_requests / len(prompts)), *map(len, prompts.values()))
 
 
 def run_arm(options, folder, arm, drafts, requests, times):
@@ -137,10 +144,10 @@ def run(options):
               "learn_first": options.learn_first, "loads": []}
     with tempfile.TemporaryDirectory() as folder:
         folder, drafts = pathlib.Path(folder), None
+        warm = service.make_requests(prompts, 16, "mixed", closed_loop.SYSTEM_PROMPT, options.max_tokens, seed=0)
         if options.learn_first:
             lessons = service.make_requests(first, options.learn_first, "mixed", closed_loop.SYSTEM_PROMPT, options.max_tokens, seed=0)
             drafts = closed_loop.learn_drafts(options.slipstream, folder, service.model_of(options.target, options.draft), lessons, 2)
-        warm = service.make_requests(prompts, 16, "mixed", closed_loop.SYSTEM_PROMPT, options.max_tokens, seed=0)
         tpot_ms, rate = baseline(options, folder, warm)
         result |= {"baseline_tpot_ms": tpot_ms, "baseline_requests_per_s": rate}
         print(f"plain decoding, {CLIENTS} clients: TPOT {tpot_ms:.1f} ms, {rate:.2f} requests/s", file=sys.stderr, flush=True)
@@ -149,7 +156,7 @@ def run(options):
             for seed in range(1, options.seeds + 1):
                 times = arrivals(load * rate, options.duration, seed)
                 tiers = random.Random(1000 + seed).choices(range(len(options.mix)), options.mix, k=len(times))
-                pool = service.make_requests(prompts, min(150, (len(times) + 3) // 4), "mixed", closed_loop.SYSTEM_PROMPT,
+                pool = service.make_requests(prompts, pool_size(prompts, len(times)), "mixed", closed_loop.SYSTEM_PROMPT,
                                              options.max_tokens, seed)
                 requests = [dataclasses.replace(pool[i % len(pool)], tpot_ms=options.tpot[tier] * tpot_ms) for i, tier in enumerate(tiers)]
                 found = {}

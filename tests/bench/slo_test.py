@@ -41,6 +41,12 @@ class Figures(unittest.TestCase):
         self.assertEqual(slo.baseline_tpot(tpots + [3]), slo.baseline_tpot(tpots))
         self.assertEqual(slo.baseline_tpot(tpots), 12)
 
+    def test_requests_come_again_where_prompts_are_too_few(self):
+        # Bug: with --learn-first too few prompts were left, and the benchmark ended after it had learned from the others.
+        def size(n_prompts, n_requests):
+            return slo.pool_size({topic: [("label", "prompt")] * n_prompts for topic in ("sql", "math", "code", "lang")}, n_requests)
+        self.assertEqual([size(200, 101), size(200, 4000), size(58, 4000)], [26, 150, 58])
+
     def test_arrivals_are_those_of_a_seed(self):
         times = slo.arrivals(rate=5, duration=200, seed=3)
         self.assertEqual(times, slo.arrivals(rate=5, duration=200, seed=3))
