@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/config/serve_config.h"
 #include "cli/option_faults.h"
 #include "cli/output_path.h"
 #include "cli/progress_line.h"
@@ -132,6 +133,7 @@ EngineOptions options_of(const std::string& arm, const SimulateOptions& options)
   engine.policy = policy.value_or(PolicyKind::kGoodput);
   engine.stop_early = arm == "auto" || policy;
   engine.adaptive_k = engine.stop_early || arm == "lengths";
+  if (engine.adaptive_k) engine.tree_width = ServeConfig().engine.tree_width;  // fixed lengths are chains
   if (arm.starts_with("k") && !CLI::detail::lexical_cast(arm.substr(1), engine.k)) engine.k = -1;
   if ((!engine.adaptive_k && arm != "none" && !arm.starts_with("k")) || engine.k < 0 || engine.k > kMaxProposalNodes) {
     throw Error(ErrorCode::kInvalidArgument, "--arms: '" + arm +

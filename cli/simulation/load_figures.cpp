@@ -104,6 +104,7 @@ nlohmann::json summarize(const std::vector<LoadFigures>& runs) {
                             {"alpha", static_cast<double>(accepted) / tested},
                             {"draft_tokens", proposed},
                             {"accepted_draft_tokens", accepted + accepted_siblings},
+                            {"accepted_siblings", accepted_siblings},
                             {"ttft_ms", spread(ttft)},
                             {"tpot_ms", spread(tpot)},
                             {"itl_ms", spread(itl)},

@@ -101,6 +101,15 @@ TEST_F(SimulateCommand, ComparesPoliciesForRequestsWithTargets) {
   EXPECT_THAT(command_output(load), HasSubstr("1000 ms: 100 %"));
 }
 
+// Bug: all arms proposed chains, although `serve` proposes siblings too.
+TEST_F(SimulateCommand, ProposesSiblingsAsServeDoes) {
+  const json arms =
+      json::parse(command_output({"simulate", "--profile", calculated(), "--topics", "all=0.6", "--rate", "4",
+                                  "--duration", "10", "--arms", "auto,k3", "--json"}))["loads"][0]["arms"];
+  EXPECT_GT(arms["auto"]["accepted_siblings"], 0);
+  EXPECT_EQ(arms["k3"]["accepted_siblings"], 0);
+}
+
 TEST_F(SimulateCommand, ReplaysATraceAndShowsATable) {
   const auto trace = folder_.write("t.csv",
                                    "TIMESTAMP,ContextTokens,GeneratedTokens\n"
