@@ -41,6 +41,7 @@ struct LedgerView {
 //   learning_states   minutes by topic and state of the governor
 //   learning_trend    what learning did by time bucket and topic
 //   positions         α of first choices by position in the proposal
+//   ranks             the acceptance rate of each choice for a place, by draft, version and proposer
 //   recent_requests   newest first
 //   slo               one row per topic, tier and target: how many requests got the speed they asked for
 std::span<const LedgerView> ledger_views();

@@ -269,6 +269,7 @@ TEST_F(ReportTest, JsonHasDefinitionsRowsAndNumbers) {
   const auto drift = nlohmann::json::parse(report(ReportKind::kDrift, ReportFormat::kJson));
   EXPECT_GT(drift.at("bucket_us").get<std::int64_t>(), 0);
   EXPECT_FALSE(drift.at("positions").empty());
+  EXPECT_FALSE(drift.at("ranks").empty());
   EXPECT_FALSE(drift.at("events").empty());
 }
 
