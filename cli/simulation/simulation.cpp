@@ -22,9 +22,9 @@ namespace slip {
 namespace {
 
 constexpr std::int32_t kWords = 64;
-// P(a sibling is right | the choices before it are wrong) / α, as `bench/ranks` measured: .28 at α = .64, .15 at .46,
-// .02 at .06.
-constexpr double kSiblingPerAlpha = .4;
+// P(a sibling is right | the choices before it are wrong) / α. `bench/ranks` measured the first sibling: .28 at
+// α = .64, .15 at .46, .02 at .06. Later siblings get the same rate.
+constexpr double kSiblingRatePerAlpha = .4;
 // Seeds of the language, of the draft's random draws, and of what prompts share
 constexpr std::uint64_t kLanguage = 0x51'0A7E, kDraws = 0x1CC'0000, kShared = 0x5EED'0000'0000;
 
@@ -129,7 +129,7 @@ class SimulatedTarget final : public Worker {
 };
 
 // Takes the time of a draft's passes and knows the language as well as its topic's α says. It reads prompts, drafts
-// greedy chains, ends them early and adds siblings, as DraftModelProposer does, but reads no sibling to continue it.
+// greedy chains, ends them early and adds siblings, as DraftModelProposer does. It does not continue siblings.
 class SimulatedDraft final : public Proposer {
  public:
   // What a topic's draft knows.
@@ -206,7 +206,7 @@ class SimulatedDraft final : public Proposer {
     return knowledge_.at(sequence.live_draft->id().value);
   }
   enum class DrawPurpose : std::uint32_t { kConfidence, kRight, kDrafts };
-  // A number in [0, 1) for a purpose at a position; of several the one with this index.
+  // A number in [0, 1) for a purpose at a position. Different indices give independent numbers.
   double uniform_for(const SequenceRef& sequence, DrawPurpose purpose, std::int32_t position,
                      std::uint32_t index = 0) const {
     return uniform(
@@ -338,9 +338,9 @@ LoadFigures simulate(const Simulation& simulation, const std::vector<Arrival>& a
     const DraftId id{static_cast<std::uint32_t>(drafts.size()) + 1};
     const bool drafts_for = topic.alpha > 0 && simulation.draft;
     drafts.push_back(drafts_for ? std::make_shared<LiveDraft>(id, topic.name) : nullptr);
-    if (drafts_for) {
-      knowledge.insert({id.value, {DraftConfidence(topic.alpha), topic.drafted_share, kSiblingPerAlpha * topic.alpha}});
-    }
+    if (!drafts_for) continue;
+    const double sibling_rate = kSiblingRatePerAlpha * topic.alpha;
+    knowledge.insert({id.value, {DraftConfidence(topic.alpha), topic.drafted_share, sibling_rate}});
   }
   const EngineOptions& options = simulation.options;
   const std::int32_t decoding_rows = options.max_running * (1 + std::min(options.k, kMaxProposalNodes));

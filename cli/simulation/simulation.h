@@ -39,8 +39,8 @@ struct Simulation {
 // Runs the arrivals to the end of the last answer and returns what their clients would have seen. This is the engine on
 // an event clock: its queue, admission, planner and proposers' interface run as they are. Only the passes are replaced,
 // by their costs, and the draft's tokens, by its acceptance rate. The draft is calibrated: it draws the probability of
-// its own token from DraftConfidence, and the token is right with that probability, at any depth. Siblings are right
-// the more often the better the draft. Deterministic for a seed. Sets the process's monotonic_source for the call.
+// its own token from DraftConfidence, and the token is right with that probability, at any depth. A sibling is right
+// with a probability proportional to α. Deterministic for a seed. Sets the process's monotonic_source for the call.
 // Threads: one at a time in a process. REQUIRES: arrivals' topics are indices of `topics`.
 LoadFigures simulate(const Simulation& simulation, const std::vector<Arrival>& arrivals);
 

@@ -85,7 +85,7 @@ void PrefixCache::for_each_known(const Node& root, std::span<const std::int32_t>
   }
 }
 
-// A shared page that is idle cannot give way to another one.
+// An idle page that open() shares cannot be dropped to make room, so it is counted once.
 bool PrefixCache::has_room(const Owner& owner, std::span<const std::int32_t> tokens, std::int32_t n_slots) const {
   std::int32_t missing = PagePool::pages_for(n_slots), n_room = pool_.n_free() + n_idle();
   const auto root = roots_.find(owner);

@@ -46,8 +46,8 @@ class PrefixCache {
   // the number of filled slots. Whole pages are shared; of the next page, the slots that match are copied. REQUIRES:
   // n_slots ≥ tokens.size(), and has_room().
   std::int32_t open(const Owner& owner, std::span<const std::int32_t> tokens, std::int32_t n_slots, PageTable& table);
-  // Whether the pages that open() would share and those that are free or idle are enough for `n_slots`. They are if as
-  // many pages are free or idle.
+  // Whether open() has enough pages for `n_slots`: those that it shares, and those that are free or idle. True if
+  // pages_for(n_slots) pages are free or idle.
   bool has_room(const Owner& owner, std::span<const std::int32_t> tokens, std::int32_t n_slots) const;
   // Adds the whole pages of `tokens`, which the table's first slots hold; no one writes these slots again. Where the
   // cache has a page with the same tokens already, the table shares that page from now on.
@@ -69,7 +69,7 @@ class PrefixCache {
   };
 
   Node& root_of(const Owner& owner);
-  // Calls `take` with the node of each whole page that `tokens` begin with, in order.
+  // Calls `take` with the node of each cached page that `tokens` begin with, in order.
   template <class Take>
   static void for_each_known(const Node& root, std::span<const std::int32_t> tokens, const Take& take);
   void touch(Node& last);  // marks the node and its ancestors as used now
