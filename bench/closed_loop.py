@@ -293,9 +293,9 @@ class Arm:
                                     counts.get("draft_version") or 0, started, time.monotonic() - began)
 
 
-def learn_drafts(program, folder, model, requests, clients):
-    """The drafts that a service with the defaults publishes while it answers the requests, as a folder for Service(drafts=...)."""
-    service = Service(program, "learn-first", folder, model)
+def learn_drafts(program, folder, model, requests, clients, config_text=""):
+    """The drafts that a service publishes while it answers the requests, as a folder for Service(drafts=...)."""
+    service = Service(program, "learn-first", folder, model, config_text)
     try:
         arm = Arm("learning", service, len(requests))
         arm.serve(requests, 0, len(requests), clients)

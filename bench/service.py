@@ -222,7 +222,7 @@ def parse():
     parser.add_argument("--draft", default=str(ROOT / "checkpoints/demo/draft"), help="'' serves without one, by prompt lookup alone")
     parser.add_argument("--prompts-root", required=True, type=pathlib.Path, help="folder of sql.jsonl, math.jsonl, code.jsonl, lang.jsonl")
     parser.add_argument("--slipstream", default=str(ROOT / "build/slipstream"))
-    parser.add_argument("-c", "--config", type=pathlib.Path, help="TOML for every arm instead of the defaults")
+    parser.add_argument("-c", "--config", type=pathlib.Path, help="TOML for every service instead of the defaults")
     parser.add_argument("--arms", type=listed(str), default=["learning", "static", "plain"], help="of learning, untrained, static, learned, plain, lookup, shuffled, llama; static:k=5 adds --k 5")
     parser.add_argument("--clients", type=listed(int), default=[1, 2, 4])
     parser.add_argument("--requests", type=int, default=120, help="per topic")
@@ -276,7 +276,8 @@ def main():
                     folder, drafts = pathlib.Path(folder), None
                     if options.learn_first:
                         lessons = make_requests(first, options.learn_first, options.order, prefix, options.max_tokens, seed, options.temperature)
-                        drafts = closed_loop.learn_drafts(options.slipstream, folder, model_of(options.target, options.draft), lessons, clients)
+                        drafts = closed_loop.learn_drafts(options.slipstream, folder, model_of(options.target, options.draft), lessons,
+                                                          clients, options.config_text)
                     runs.append(run_arms(options, folder, requests, clients, drafts))
             rows.append({"clients": clients, "system_prompt": system, "median": medians(runs), "runs": runs})
             if options.json not in (None, "-"):  # after every setting: the whole takes hours

@@ -246,6 +246,11 @@ class RealServiceTest(unittest.TestCase):
             running.stop()
             self.assertEqual((running.data / "drafts" / marked.relative_to(drafts)).read_bytes(), before)
 
+    def test_drafts_are_learned_with_the_configuration_of_the_arms(self):
+        # Bug: they were learned with the defaults, whatever --config said.
+        with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(closed_loop.ServiceError, "server.port"):
+            closed_loop.learn_drafts(PROGRAM, pathlib.Path(folder), service.model_of(TARGET, DRAFT), [], 1, "[server]\nprot = 1\n")
+
     def test_a_service_that_cannot_start_says_why(self):
         with tempfile.TemporaryDirectory() as folder:
             with self.assertRaisesRegex(closed_loop.ServiceError, "nowhere"):
