@@ -301,8 +301,22 @@ def learn_drafts(program, folder, model, requests, clients, config_text=""):
         arm.serve(requests, 0, len(requests), clients)
     finally:
         service.stop()
-    print(f"  learned from {len(requests)} requests in {arm.seconds:.0f} s", file=sys.stderr, flush=True)
-    return service.data / "drafts"
+    drafts = service.data / "drafts"
+    print(f"  learned from {len(requests)} requests in {arm.seconds:.0f} s, published {count_published(drafts)} versions", file=sys.stderr,
+          flush=True)
+    return drafts
+
+
+def count_published(drafts):
+    """The versions in a folder of drafts, the base draft's left out."""
+    return sum(version.parent.name != "base" for version in drafts.glob("*/v*"))
+
+
+def check_published(drafts):
+    """The number of published versions. ServiceError without one: whoever serves these drafts would serve the base draft."""
+    if found := count_published(drafts):
+        return found
+    raise ServiceError("no draft was published: more --learn-first requests may do")
 
 
 def turns(names, n_requests, blocks):

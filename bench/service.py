@@ -67,7 +67,8 @@ def make_requests(prompts, per_topic, order, system, max_tokens, seed, temperatu
     columns = []
     for topic in TOPICS:
         if per_topic > len(prompts[topic]):
-            sys.exit(f"service: {per_topic} requests a topic, but {topic}.jsonl has {len(prompts[topic])} prompts")
+            program = pathlib.Path(sys.argv[0]).stem
+            sys.exit(f"{program}: {per_topic} requests a topic, but {topic}.jsonl has {len(prompts[topic])} prompts for them")
         columns.append([closed_loop.Request(topic, label, prompt, system, max_tokens, temperature=temperature)
                         for label, prompt in draw.sample(prompts[topic], per_topic)])
     if order == "visits":
@@ -278,7 +279,8 @@ def main():
                         lessons = make_requests(first, options.learn_first, options.order, prefix, options.max_tokens, seed, options.temperature)
                         drafts = closed_loop.learn_drafts(options.slipstream, folder, model_of(options.target, options.draft), lessons,
                                                           clients, options.config_text)
-                    runs.append(run_arms(options, folder, requests, clients, drafts))
+                    published = closed_loop.check_published(drafts) if drafts else None
+                    runs.append({"published_first": published, **run_arms(options, folder, requests, clients, drafts)})
             rows.append({"clients": clients, "system_prompt": system, "median": medians(runs), "runs": runs})
             if options.json not in (None, "-"):  # after every setting: the whole takes hours
                 pathlib.Path(options.json).write_text(as_json(options, rows))

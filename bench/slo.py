@@ -148,6 +148,7 @@ def run(options):
         if options.learn_first:
             lessons = service.make_requests(first, options.learn_first, "mixed", closed_loop.SYSTEM_PROMPT, options.max_tokens, seed=0)
             drafts = closed_loop.learn_drafts(options.slipstream, folder, service.model_of(options.target, options.draft), lessons, 2)
+            result["published_first"] = closed_loop.check_published(drafts)
         tpot_ms, rate = baseline(options, folder, warm)
         result |= {"baseline_tpot_ms": tpot_ms, "baseline_requests_per_s": rate}
         print(f"plain decoding, {CLIENTS} clients: TPOT {tpot_ms:.1f} ms, {rate:.2f} requests/s", file=sys.stderr, flush=True)

@@ -153,8 +153,8 @@ std::vector<Arrival> poisson_of(const SimulateOptions& options, double rate) {
                           options.seed);
 }
 
-ReplayOptions replay_of(const SimulateOptions& options, double scale) {
-  ReplayOptions replay{scale, options.duration_s};
+TraceOptions replay_of(const SimulateOptions& options, double scale) {
+  TraceOptions replay{scale, options.duration_s};
   if (options.max_tokens > 0) replay.max_tokens = options.max_tokens;
   if (options.trace.empty()) return replay;
   replay.max_tokens = std::min(replay.max_tokens, options.context / 2);  // others' requests, made to fit

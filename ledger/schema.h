@@ -16,7 +16,8 @@ inline constexpr int kLedgerApplicationId = 0x534C4950;
 // Migration i upgrades a ledger from `PRAGMA user_version` i to i + 1. Never edit a published one; add another.
 std::span<const char* const> ledger_migrations();
 
-// Writes nothing. Error{kPermission} for another program's database, Error{kDataLoss} as format_of().
+// Executes no statement that writes. Error{kPermission} for another program's database, Error{kDataLoss} as
+// format_of().
 void check_ours(Database& database);
 // Applies the missing migrations, each in a transaction together with its version number. Error{kUnsupported} for a
 // newer ledger, and those of check_ours().

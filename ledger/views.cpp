@@ -271,7 +271,7 @@ ORDER BY topic, draft, version, position)sql"};
 LedgerView ranks_view() {
   return {"ranks", R"sql(
 SELECT topic, draft, version, proposer, rank, SUM(reached) AS reached, SUM(accepted) AS accepted,
-       1.0 * SUM(accepted) / NULLIF(SUM(reached), 0) AS alpha
+       1.0 * SUM(accepted) / NULLIF(SUM(reached), 0) AS rate
 FROM scoped_acceptance GROUP BY topic, draft, version, proposer, rank
 ORDER BY topic, draft, version, proposer, rank)sql"};
 }

@@ -89,7 +89,7 @@ void draw_targets(std::span<const SloTargets> targets, std::span<const double> w
   }
 }
 
-std::vector<Arrival> replay_arrivals(std::vector<Arrival> recorded, const ReplayOptions& options) {
+std::vector<Arrival> replay_arrivals(std::vector<Arrival> recorded, const TraceOptions& options) {
   std::stable_sort(recorded.begin(), recorded.end(),
                    [](const Arrival& a, const Arrival& b) { return a.at_s < b.at_s; });
   const double first_s = recorded.empty() ? 0 : recorded.front().at_s;
@@ -104,7 +104,7 @@ std::vector<Arrival> replay_arrivals(std::vector<Arrival> recorded, const Replay
   return recorded;
 }
 
-std::vector<Arrival> trace_arrivals(const std::filesystem::path& trace, const ReplayOptions& options) {
+std::vector<Arrival> trace_arrivals(const std::filesystem::path& trace, const TraceOptions& options) {
   const std::string content = read_file(trace, kMostTraceBytes);
   std::string_view rest = content;
   std::string_view head = take_until(rest, '\n');

@@ -24,7 +24,7 @@ struct Arrival {
 std::vector<Arrival> poisson_arrivals(double rate, double duration_s, std::int32_t max_tokens, std::uint64_t seed);
 
 // How recorded requests are replayed.
-struct ReplayOptions {
+struct TraceOptions {
   double scale = 1;       // 2: twice as fast
   double duration_s = 0;  // seconds of the load after which arrivals are left out; 0: none
   std::int32_t max_tokens = 1 << 20, max_prompt_tokens = 1 << 20;  // longer answers and prompts are cut to these
@@ -36,11 +36,11 @@ void draw_targets(std::span<const SloTargets> targets, std::span<const double> w
                   std::vector<Arrival>& arrivals);
 
 // Recorded requests, at any times in any order, as a load that starts at 0 s, ordered by time. Pure.
-std::vector<Arrival> replay_arrivals(std::vector<Arrival> recorded, const ReplayOptions& options);
+std::vector<Arrival> replay_arrivals(std::vector<Arrival> recorded, const TraceOptions& options);
 
 // The arrivals of a trace in the format of Azure's LLM inference traces, ordered by time: a head line, then
 // TIMESTAMP,ContextTokens,GeneratedTokens, such as 2023-11-16 18:15:46.6805900,374,44. Error{kNotFound}, and
 // Error{kInvalidArgument} naming the file and the line that cannot be read.
-std::vector<Arrival> trace_arrivals(const std::filesystem::path& trace, const ReplayOptions& options);
+std::vector<Arrival> trace_arrivals(const std::filesystem::path& trace, const TraceOptions& options);
 
 }  // namespace slip

@@ -192,7 +192,12 @@ class SimulatedDraft final : public Proposer {
   }
 
   void on_verified(const SequenceRef& sequence, const VerifyResult& result) override {
-    n_read_[sequence.id.value] = static_cast<std::int32_t>(std::ssize(sequence.tokens) + std::ssize(result.accepted));
+    auto& read = n_read_[sequence.id.value] = static_cast<std::int32_t>(sequence.tokens.size());
+    // The first nodes are the chain that the draft read; it read no sibling.
+    for (std::int32_t i = 0; i < std::ssize(result.accepted) && result.accepted[static_cast<std::size_t>(i)] == i;
+         ++i) {
+      ++read;
+    }
   }
 
  private:

@@ -240,6 +240,12 @@ class RealServiceTest(unittest.TestCase):
         model = service.model_of(TARGET, DRAFT)
         with tempfile.TemporaryDirectory() as folder:
             drafts = closed_loop.learn_drafts(PROGRAM, pathlib.Path(folder), model, [question], 1)
+            with self.assertRaisesRegex(closed_loop.ServiceError, "no draft was published"):
+                closed_loop.check_published(drafts)
+            (drafts / "sql/v000001").mkdir(parents=True)
+            self.assertEqual(closed_loop.check_published(drafts), 1)
+            (drafts / "sql/v000001").rmdir()
+            (drafts / "sql").rmdir()
             marked = next(drafts.rglob("model.safetensors")).parent / "meta.json"
             before = marked.read_bytes()
             running = closed_loop.Service(PROGRAM, "learned", pathlib.Path(folder), model + closed_loop.arguments_of("learned"), drafts=drafts)

@@ -92,7 +92,7 @@ TEST_F(ServeRefused, ALedgerThatCannotBeUsedIsNamedAndLeftAsItIs) {
     EXPECT_NE(program.port(), 0) << program.log();
     EXPECT_EQ(program.stop(), 0) << program.log();
   };
-  const auto refused = [&](const std::string& next_step) {
+  const auto refused_with = [&](const std::string& next_step) {
     const std::string before = text_of(file);
     EXPECT_EQ(run(usual()), 1) << err_;
     EXPECT_NE(err_.find(file.string()), std::string::npos) << err_;
@@ -103,17 +103,17 @@ TEST_F(ServeRefused, ALedgerThatCannotBeUsedIsNamedAndLeftAsItIs) {
   starts();
   std::filesystem::copy_file(file, intact);
   testing::overwrite(file, 2 * 4096, std::string(4096, '\xEE'));  // one page
-  refused("mv " + file.string());
+  refused_with("mv " + file.string());
   std::ofstream(file) << std::string(9000, 'x');
-  refused("mv " + file.string());
+  refused_with("mv " + file.string());
   std::ofstream(file) << "a few bytes";
-  refused("slipstream ledger backup");
+  refused_with("slipstream ledger backup");
   std::filesystem::remove(file);
   sqlite3* theirs = nullptr;
   ASSERT_EQ(sqlite3_open(file.c_str(), &theirs), SQLITE_OK);
   EXPECT_EQ(sqlite3_exec(theirs, "CREATE TABLE theirs (x)", nullptr, nullptr, nullptr), SQLITE_OK);
   sqlite3_close(theirs);
-  refused("another data directory");
+  refused_with("another data directory");
   std::filesystem::rename(intact, file);
   starts();
 }

@@ -196,8 +196,8 @@ TEST_F(ViewsTest, TopicsSayWhatProposedTheAcceptedTokens) {
   }
   EXPECT_EQ(real("SELECT reached FROM positions WHERE topic = 'sql'"), 24);
   const std::string of_ranks = " FROM ranks WHERE topic = 'sql' AND rank = 1 AND proposer = ";
-  EXPECT_NEAR(real("SELECT alpha" + of_ranks + "'draft'"), 2.0 / 3, 1e-12);
-  EXPECT_NEAR(real("SELECT alpha" + of_ranks + "'prompt_lookup'"), 2.0 / 4, 1e-12);
+  EXPECT_NEAR(real("SELECT rate" + of_ranks + "'draft'"), 2.0 / 3, 1e-12);
+  EXPECT_NEAR(real("SELECT rate" + of_ranks + "'prompt_lookup'"), 2.0 / 4, 1e-12);
   EXPECT_EQ(database_.integer("SELECT COUNT(*) FROM ranks WHERE topic = 'sql'"), 4);
   database_.execute("UPDATE acceptance SET proposer = 'unknown' WHERE proposer = 'prompt_lookup' AND rank = 0");
   EXPECT_NEAR(real("SELECT draft_share" + of_sql), 10.0 / 14, 1e-12) << "of the known ones";

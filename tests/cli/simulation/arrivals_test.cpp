@@ -17,7 +17,7 @@ constexpr const char* kHead = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
 
 class TraceTest : public ::testing::Test {
  protected:
-  std::vector<Arrival> read(const std::string& rows, ReplayOptions options = {}) const {
+  std::vector<Arrival> read(const std::string& rows, TraceOptions options = {}) const {
     return trace_arrivals(folder_.write("trace.csv", kHead + rows), options);
   }
   // The message of the refusal; "none" if the trace is read.
