@@ -133,7 +133,7 @@ class Passes {
       rows.add({{tokens, &tables.back(), load.context}, nullptr, wanted});
     }
     const StepInput input = rows.step();
-    const PassShape shape = shape_of(step_.needs(input));
+    const DevicePassShape shape = shape_of(step_.needs(input));
     step_.put(input, shape);
     queue_->wait();
     queue_->jobs.clear();

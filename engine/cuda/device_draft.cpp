@@ -100,7 +100,7 @@ std::size_t DeviceDraft::put_pass(std::span<const std::uint16_t> weight_slots, s
   slot_of_slice_.assign(weight_slots.begin(), weight_slots.end());
   const StepInput input = checked_step();
   DeviceStep& step = *steps_.front();
-  const PassShape shape = shape_of(step.needs(input));
+  const DevicePassShape shape = shape_of(step.needs(input));
   step.put(input, shape, weights_.slot_begins());
   transformer_.put({weights_.model(), step, cache_, logits, nullptr, /*by_weight_slots=*/true}, shape);
   return input.logit_rows.size();

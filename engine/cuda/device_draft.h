@@ -74,7 +74,7 @@ class DeviceDraft {
 
  private:
   struct LoopShape {
-    PassShape first, later;
+    DevicePassShape first, later;
     std::int32_t depth = 0, n_chains = 0;  // chains: padded if captured
     bool processors = false;               // the loop has logits processors
     auto operator<=>(const LoopShape&) const = default;

@@ -26,8 +26,8 @@ AttentionTiling attention_tiling(const ModelConfig& config) {
   return tiling;
 }
 
-PassShape shape_of(const StepNeeds& needs) {
-  PassShape shape;
+DevicePassShape shape_of(const StepNeeds& needs) {
+  DevicePassShape shape;
   shape.grouped = needs.grouped;
   shape.captured = !needs.wants_taps && needs.n_rows <= kMostCapturedRows;
   shape.n_rows = shape.captured ? filled_up(needs.n_rows) : needs.n_rows;

@@ -28,12 +28,12 @@ struct StepNeeds {
 // The grid sizes of a pass. A step with fewer rows than its shape is padded with rows that store nothing and are never
 // read. All steps of one shape enqueue the same jobs, so one captured pass serves them all. No bit of a row depends on
 // the shape.
-struct PassShape {
+struct DevicePassShape {
   std::int32_t n_rows = 0, n_logit_rows = 0, n_tiles = 0;
   std::int32_t n_splits = 0;  // splits of attention, one block each; 0: one block processes all slots
   bool captured = false;
   bool grouped = false;  // tiles of rows may have different weights
-  auto operator<=>(const PassShape&) const = default;
+  auto operator<=>(const DevicePassShape&) const = default;
 };
 
 // Steps of at most kMostCapturedRows rows are captured unless they want taps, with rows, wanted logits and splits
@@ -43,7 +43,7 @@ inline constexpr std::int32_t kLeastCapturedRows = 8, kMostCapturedRows = 64;
 // Maximum rows × splits with partial sums; beyond it the rows alone fill the device.
 inline constexpr std::int32_t kMostSplitSums = 4096;
 
-PassShape shape_of(const StepNeeds& needs);
+DevicePassShape shape_of(const StepNeeds& needs);
 // Rows that a pass's buffers need for steps of up to `max_rows`.
 std::int32_t row_capacity(std::int32_t max_rows);
 

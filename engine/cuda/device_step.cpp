@@ -125,7 +125,8 @@ StepNeeds DeviceStep::needs(const StepInput& input) {
   return needs;
 }
 
-void DeviceStep::put(const StepInput& input, const PassShape& shape, std::span<const std::byte* const> slot_begins) {
+void DeviceStep::put(const StepInput& input, const DevicePassShape& shape,
+                     std::span<const std::byte* const> slot_begins) {
   place(input);
   SLIP_CHECK(rows_.n_places() <= shape.n_rows && logits_.n_places() <= shape.n_logit_rows, "a shape that is too small");
   const auto table = [&](std::size_t at, std::int32_t n, std::int32_t value) {
@@ -158,7 +159,7 @@ void DeviceStep::copy_in(std::size_t begin, std::size_t end) {
 }
 
 // Unused tiles get null weights, unless the pass is ungrouped: then all tiles have the same weights.
-void DeviceStep::put_row_weights(const PassShape& shape, std::span<const std::byte* const> slot_begins) {
+void DeviceStep::put_row_weights(const DevicePassShape& shape, std::span<const std::byte* const> slot_begins) {
   if (slot_begins.empty()) return;
   const auto put = [&](std::size_t table, const RowPlaces& places, std::int32_t n_rows) {
     auto* to = host_table<const std::byte*>(table);
@@ -172,7 +173,7 @@ void DeviceStep::put_row_weights(const PassShape& shape, std::span<const std::by
   put(tables_.logit_row_weights, logits_, shape.n_logit_rows);
 }
 
-void DeviceStep::put_tiles(const StepInput& input, const PassShape& shape) {
+void DeviceStep::put_tiles(const StepInput& input, const DevicePassShape& shape) {
   auto* tile = host_table<AttentionTileRows>(tables_.tiles);
   const auto* end = tile + shape.n_tiles;
   for (std::size_t s = 0; s < input.kv.size(); ++s) {
@@ -184,7 +185,7 @@ void DeviceStep::put_tiles(const StepInput& input, const PassShape& shape) {
   while (tile != end) *tile++ = {};
 }
 
-void DeviceStep::put_rows(const StepInput& input, const PassShape& shape) {
+void DeviceStep::put_rows(const StepInput& input, const DevicePassShape& shape) {
   const auto n_rows = static_cast<std::size_t>(bounds_.max_rows);
   Stretch<std::int32_t> pages{host_table<std::int32_t>(tables_.pages), device_table<std::int32_t>(tables_.pages),
                               list_room_};

@@ -29,7 +29,7 @@ class DeviceStep {
   // Writes the tables, padded to the shape, and enqueues their copy to the device. `slot_begins`: the address of the
   // model in each weight slot that the sequences' weight indexes name; empty if there is one model. REQUIRES: a checked
   // step whose needs fit the shape; the previous copy is done.
-  void put(const StepInput& input, const PassShape& shape, std::span<const std::byte* const> slot_begins = {});
+  void put(const StepInput& input, const DevicePassShape& shape, std::span<const std::byte* const> slot_begins = {});
 
   const std::int32_t* tokens() const { return device_table<std::int32_t>(tables_.tokens); }
   const std::int32_t* positions() const { return device_table<std::int32_t>(tables_.positions); }
@@ -69,9 +69,9 @@ class DeviceStep {
     return reinterpret_cast<const T*>(device_.get() + at);
   }
   void place(const StepInput& input);
-  void put_row_weights(const PassShape& shape, std::span<const std::byte* const> slot_begins);
-  void put_tiles(const StepInput& input, const PassShape& shape);
-  void put_rows(const StepInput& input, const PassShape& shape);  // enqueues the copy of all tables
+  void put_row_weights(const DevicePassShape& shape, std::span<const std::byte* const> slot_begins);
+  void put_tiles(const StepInput& input, const DevicePassShape& shape);
+  void put_rows(const StepInput& input, const DevicePassShape& shape);  // enqueues the copy of all tables
   void copy_in(std::size_t begin, std::size_t end);
 
   kernels::cuda::DeviceQueue& queue_;

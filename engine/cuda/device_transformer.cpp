@@ -48,7 +48,7 @@ DeviceKv device_kv(const kernels::PagedKv& kv) {
 }  // namespace
 
 struct DeviceTransformer::Pass : Operands {
-  const PassShape& shape;
+  const DevicePassShape& shape;
 
   const DeviceModel::Layer& layer(std::int32_t index) const { return model.layers[static_cast<std::size_t>(index)]; }
   RowWeights row_weights() const { return {by_weight_slots ? step.row_weights() : nullptr, !shape.grouped}; }
@@ -178,7 +178,7 @@ void DeviceTransformer::put_head(const Pass& pass) const {
   queue_->enqueue(head);
 }
 
-void DeviceTransformer::put(const Operands& operands, const PassShape& shape,
+void DeviceTransformer::put(const Operands& operands, const DevicePassShape& shape,
                             const std::function<void(std::int32_t layer)>& after_layer) const {
   const Pass pass{operands, shape};
   const bool tied = pass.model.embedding.empty();

@@ -33,7 +33,7 @@ class DeviceTransformer {
   };
   // Enqueues a pass. `after_layer` is called as soon as a layer's jobs are enqueued. REQUIRES: the shape is within the
   // bounds, and the step was, or will be, put with it.
-  void put(const Operands& operands, const PassShape& shape,
+  void put(const Operands& operands, const DevicePassShape& shape,
            const std::function<void(std::int32_t layer)>& after_layer = {}) const;
 
   const ModelConfig& config() const { return config_; }

@@ -61,7 +61,7 @@ void DeviceVerifier::score(std::span<const ScoreTask> tasks) {
   const StepInput input = lay_out(tasks);
   gather_proposals();
   if (tables_.make_room(verified_)) graphs_.clear();
-  const PassShape pass = worker_.put(input, {});
+  const DevicePassShape pass = worker_.put(input, {});
   put_host_rows();
   const Shape shape = put_tables(pass);
   const bool asks_nothing = shape.grid.n_proposals == 0 && shape.top_k == 0;
@@ -112,7 +112,7 @@ void DeviceVerifier::gather_proposals() {
 }
 
 // The grids are padded as the pass's are, if it was captured.
-DeviceVerifier::Shape DeviceVerifier::put_tables(const PassShape& pass) {
+DeviceVerifier::Shape DeviceVerifier::put_tables(const DevicePassShape& pass) {
   const auto n_verified = static_cast<std::int32_t>(verified_.size());
   Shape shape;
   shape.grid = {pass.n_logit_rows, pass.captured && n_verified > 0 ? row_capacity(n_verified) : n_verified};

@@ -51,7 +51,7 @@ class DeviceVerifier final : public Verifier {
 
   void put_host_rows();
   void gather_proposals();
-  Shape put_tables(const PassShape& pass);
+  Shape put_tables(const DevicePassShape& pass);
   void put_jobs(const Shape& shape, const AskedRows& asked) const;
   void put_distributions(const Shape& shape, const LogitRows& rows) const;
   void put_accept(const Shape& shape) const;

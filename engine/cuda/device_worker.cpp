@@ -70,7 +70,7 @@ void DeviceWorker::put_tap(const StepInput& input, const StepOutput& output, std
   copy_rows_out(*tap, transformer_.residual(), std::ssize(input.tokens), config().hidden_size);
 }
 
-void DeviceWorker::put_pass(const StepInput& input, const StepOutput& output, const PassShape& shape) {
+void DeviceWorker::put_pass(const StepInput& input, const StepOutput& output, const DevicePassShape& shape) {
   const DeviceTransformer::Operands operands{weights_.model(), step_, cache_, logits_.get()};
   if (!shape.captured) {
     transformer_.put(operands, shape, [&](std::int32_t layer) { put_tap(input, output, layer); });
@@ -88,12 +88,12 @@ void DeviceWorker::run(const StepInput& input, StepOutput& output) {
   queue_->wait();
 }
 
-PassShape DeviceWorker::put(const StepInput& input, const StepOutput& output) {
+DevicePassShape DeviceWorker::put(const StepInput& input, const StepOutput& output) {
   check_step(input, config(), {max_rows_, max_logit_rows_});
   SLIP_CHECK(std::all_of(input.weights.begin(), input.weights.end(), [](std::uint16_t index) { return index == 0; }),
              "a target has one set of weights");
   if (input.tokens.empty()) return {};
-  const PassShape shape = shape_of(step_.needs(input));
+  const DevicePassShape shape = shape_of(step_.needs(input));
   step_.put(input, shape);
   put_pass(input, output, shape);
   const auto n = static_cast<std::int64_t>(input.logit_rows.size());

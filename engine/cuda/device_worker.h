@@ -21,9 +21,10 @@ class DevicePages final : public PageMemory {
   kernels::cuda::DeviceMemory<std::byte> memory_;
 };
 
-// A target on a device. Steps of at most kMostCapturedRows rows are captured once per shape (PassShape), then replayed.
-// Weights, activations and cache are bfloat16. A step has at most max_logit_rows() sequences: the engine runs fewer. A
-// device failure ends the step (DeviceFailure) and leaves the tokens cached before. Threads: the engine thread.
+// A target on a device. Steps of at most kMostCapturedRows rows are captured once per shape (DevicePassShape), then
+// replayed. Weights, activations and cache are bfloat16. A step has at most max_logit_rows() sequences: the engine runs
+// fewer. A device failure ends the step (DeviceFailure) and leaves the tokens cached before. Threads: the engine
+// thread.
 class DeviceWorker final : public Worker {
  public:
   // Copies the weights, which may be freed afterwards. Error{kTooLarge} when the device has no room for them, for
@@ -34,7 +35,7 @@ class DeviceWorker final : public Worker {
   void run(const StepInput& input, StepOutput& output) override;
   // run() without the final wait: jobs enqueued after it find the wanted logits in logits(); outputs are valid when the
   // queue is done. REQUIRES: the queue is done with the previous pass.
-  PassShape put(const StepInput& input, const StepOutput& output);
+  DevicePassShape put(const StepInput& input, const StepOutput& output);
   // In device memory, [n_logit_rows of the shape put last, vocab].
   const float* logits() const { return logits_.get(); }
   kernels::cuda::DeviceQueue& queue() const { return *queue_; }
@@ -45,7 +46,7 @@ class DeviceWorker final : public Worker {
   std::size_t weight_bytes() const { return weights_.bytes(); }
 
  private:
-  void put_pass(const StepInput& input, const StepOutput& output, const PassShape& shape);
+  void put_pass(const StepInput& input, const StepOutput& output, const DevicePassShape& shape);
   void put_tap(const StepInput& input, const StepOutput& output, std::int32_t layer);
   void copy_rows_out(const TensorView& to, const float* from, std::int64_t n_rows, std::int64_t width);
 
@@ -56,7 +57,7 @@ class DeviceWorker final : public Worker {
   PagePool cache_;
   DeviceStep step_;
   kernels::cuda::DeviceMemory<float> logits_;  // [max_logit_rows, vocab]
-  std::map<PassShape, std::unique_ptr<kernels::cuda::DeviceGraph>> graphs_;
+  std::map<DevicePassShape, std::unique_ptr<kernels::cuda::DeviceGraph>> graphs_;
 };
 
 }  // namespace slip
