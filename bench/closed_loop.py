@@ -293,8 +293,14 @@ class Arm:
                                     counts.get("draft_version") or 0, started, time.monotonic() - began)
 
 
+def count_published(drafts):
+    """The versions in a folder of drafts, the base draft's left out."""
+    return sum(version.parent.name != "base" for version in drafts.glob("*/v*"))
+
+
 def learn_drafts(program, folder, model, requests, clients, config_text=""):
-    """The drafts that a service publishes while it answers the requests, as a folder for Service(drafts=...)."""
+    """(a folder for Service(drafts=...), its versions): the drafts that a service publishes while it answers the requests.
+    ServiceError without one: whoever serves these drafts would serve the base draft."""
     service = Service(program, "learn-first", folder, model, config_text)
     try:
         arm = Arm("learning", service, len(requests))
@@ -302,21 +308,11 @@ def learn_drafts(program, folder, model, requests, clients, config_text=""):
     finally:
         service.stop()
     drafts = service.data / "drafts"
-    print(f"  learned from {len(requests)} requests in {arm.seconds:.0f} s, published {count_published(drafts)} versions", file=sys.stderr,
-          flush=True)
-    return drafts
-
-
-def count_published(drafts):
-    """The versions in a folder of drafts, the base draft's left out."""
-    return sum(version.parent.name != "base" for version in drafts.glob("*/v*"))
-
-
-def check_published(drafts):
-    """The number of published versions. ServiceError without one: whoever serves these drafts would serve the base draft."""
-    if found := count_published(drafts):
-        return found
-    raise ServiceError("no draft was published: more --learn-first requests may do")
+    published = count_published(drafts)
+    if not published:
+        raise ServiceError("no draft was published: more --learn-first requests may do")
+    print(f"  learned from {len(requests)} requests in {arm.seconds:.0f} s, published {published} versions", file=sys.stderr, flush=True)
+    return drafts, published
 
 
 def turns(names, n_requests, blocks):

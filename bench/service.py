@@ -274,12 +274,11 @@ def main():
                 prefix = closed_loop.SYSTEM_PROMPT if system == "on" else ""
                 requests = make_requests(prompts, options.requests, options.order, prefix, options.max_tokens, seed, options.temperature)
                 with tempfile.TemporaryDirectory() as folder:
-                    folder, drafts = pathlib.Path(folder), None
+                    folder, drafts, published = pathlib.Path(folder), None, None
                     if options.learn_first:
                         lessons = make_requests(first, options.learn_first, options.order, prefix, options.max_tokens, seed, options.temperature)
-                        drafts = closed_loop.learn_drafts(options.slipstream, folder, model_of(options.target, options.draft), lessons,
-                                                          clients, options.config_text)
-                    published = closed_loop.check_published(drafts) if drafts else None
+                        model = model_of(options.target, options.draft)
+                        drafts, published = closed_loop.learn_drafts(options.slipstream, folder, model, lessons, clients, options.config_text)
                     runs.append({"published_first": published, **run_arms(options, folder, requests, clients, drafts)})
             rows.append({"clients": clients, "system_prompt": system, "median": medians(runs), "runs": runs})
             if options.json not in (None, "-"):  # after every setting: the whole takes hours

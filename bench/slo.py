@@ -35,14 +35,15 @@ import time
 import closed_loop
 import service
 
-FIXED_LENGTH = "[engine]\ndeadlines = false\n[speculation]\nadaptive = false\nprompt_lookup = false\ntree_width = 1\n"
+IGNORED = "[engine]\ndeadlines = false\n"
+FIXED_LENGTH = IGNORED + "[speculation]\nadaptive = false\nprompt_lookup = false\ntree_width = 1\n"
 ARMS = {"deadlines": ([], ""),
         "refusing": ([], '[slo]\nadmission = "refuse"\n'),
-        "ignored": ([], "[engine]\ndeadlines = false\n"),
+        "ignored": ([], IGNORED),
         "adaserve": ([], '[speculation]\npolicy = "adaserve"\n'),
         "chain1": (["--k", "1"], FIXED_LENGTH),
         "chain3": (["--k", "3"], FIXED_LENGTH),
-        "plain": (["--no-speculation"], "[engine]\ndeadlines = false\n")}
+        "plain": (["--no-speculation"], IGNORED)}
 BASELINE_SHARE = 0.1  # of the requests are faster than the baseline
 MOST_PROMPTS = 150  # of a topic
 CLIENTS = 8  # AdaServe's baseline: plain decoding of a batch of eight
@@ -147,8 +148,8 @@ def run(options):
         warm = service.make_requests(prompts, 16, "mixed", closed_loop.SYSTEM_PROMPT, options.max_tokens, seed=0)
         if options.learn_first:
             lessons = service.make_requests(first, options.learn_first, "mixed", closed_loop.SYSTEM_PROMPT, options.max_tokens, seed=0)
-            drafts = closed_loop.learn_drafts(options.slipstream, folder, service.model_of(options.target, options.draft), lessons, 2)
-            result["published_first"] = closed_loop.check_published(drafts)
+            model = service.model_of(options.target, options.draft)
+            drafts, result["published_first"] = closed_loop.learn_drafts(options.slipstream, folder, model, lessons, 2)
         tpot_ms, rate = baseline(options, folder, warm)
         result |= {"baseline_tpot_ms": tpot_ms, "baseline_requests_per_s": rate}
         print(f"plain decoding, {CLIENTS} clients: TPOT {tpot_ms:.1f} ms, {rate:.2f} requests/s", file=sys.stderr, flush=True)

@@ -239,11 +239,11 @@ class RealServiceTest(unittest.TestCase):
         question = closed_loop.Request("math", "math", "Mira has 3 apples.", max_tokens=4)
         model = service.model_of(TARGET, DRAFT)
         with tempfile.TemporaryDirectory() as folder:
-            drafts = closed_loop.learn_drafts(PROGRAM, pathlib.Path(folder), model, [question], 1)
             with self.assertRaisesRegex(closed_loop.ServiceError, "no draft was published"):
-                closed_loop.check_published(drafts)
+                closed_loop.learn_drafts(PROGRAM, pathlib.Path(folder), model, [question], 1)
+            drafts = pathlib.Path(folder, "learn-first/drafts")
             (drafts / "sql/v000001").mkdir(parents=True)
-            self.assertEqual(closed_loop.check_published(drafts), 1)
+            self.assertEqual(closed_loop.count_published(drafts), 1)
             (drafts / "sql/v000001").rmdir()
             (drafts / "sql").rmdir()
             marked = next(drafts.rglob("model.safetensors")).parent / "meta.json"
