@@ -192,12 +192,8 @@ class SimulatedDraft final : public Proposer {
   }
 
   void on_verified(const SequenceRef& sequence, const VerifyResult& result) override {
-    auto& read = n_read_[sequence.id.value] = static_cast<std::int32_t>(sequence.tokens.size());
-    // The first nodes are the chain that the draft read; it read no sibling.
-    for (std::int32_t i = 0; i < std::ssize(result.accepted) && result.accepted[static_cast<std::size_t>(i)] == i;
-         ++i) {
-      ++read;
-    }
+    const auto n_tokens = static_cast<std::int32_t>(sequence.tokens.size());
+    n_read_[sequence.id.value] = n_tokens + count_accepted_of_chain(result);
   }
 
  private:

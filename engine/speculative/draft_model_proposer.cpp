@@ -306,10 +306,8 @@ std::int32_t DraftModelProposer::propose(std::span<const DraftTask> tasks) {
 void DraftModelProposer::on_verified(const SequenceRef& sequence, const VerifyResult& result) {
   Drafting* drafting = find(sequence.id);
   if (drafting == nullptr || !drafting->live) return;
-  // Rows read along the accepted path stay; later rows overwrite those of rejected tokens. The first nodes are the
-  // chain that the draft read; it read no sibling.
-  std::int32_t n_read = 0;
-  while (n_read < std::ssize(result.accepted) && result.accepted[static_cast<std::size_t>(n_read)] == n_read) ++n_read;
+  // Rows read along the accepted path stay; later rows overwrite those of rejected tokens.
+  const std::int32_t n_read = count_accepted_of_chain(result);
   drafting->live->n_cached = std::min(drafting->live->n_cached, n_committed(sequence) + n_read);
 }
 

@@ -55,6 +55,12 @@ std::string describe(const DraftVersion& version) {
   return "draft " + version.name + " v" + std::to_string(version.number);
 }
 
+std::int32_t count_accepted_of_chain(const VerifyResult& result) {
+  std::int32_t n = 0;
+  while (n < std::ssize(result.accepted) && result.accepted[static_cast<std::size_t>(n)] == n) ++n;
+  return n;
+}
+
 std::int32_t DraftChain::count_unread() const {
   const auto n_committed = static_cast<std::int32_t>(sequence->tokens.size());
   if (proposal->size() == 0) *n_cached = std::min(*n_cached, n_committed - 1);

@@ -122,6 +122,10 @@ class DraftRunner {
   std::vector<std::int32_t> node_of_;  // by index in one chain's Branches; −1: not proposed
 };
 
+// The accepted nodes that a draft has read: those of the chain. It comes first in a proposal, and siblings are not
+// read. Pure.
+std::int32_t count_accepted_of_chain(const VerifyResult& result);
+
 // "draft NAME vNUMBER", for the log.
 std::string describe(const DraftVersion& version);
 

@@ -11,7 +11,7 @@ namespace {
 
 using testing::answered;
 using testing::broken_weights;
-using testing::ScratchFolder;
+using testing::TemporaryFolder;
 using testing::tiny_config;
 using testing::tiny_weights;
 
@@ -30,7 +30,7 @@ class Notes final : public DecisionSink {
 
 // A draft trained on the tiny target.
 std::shared_ptr<const ModelWeights> good_weights() {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   std::vector<ReplayRecord> lessons;
   for (std::uint64_t id = 500; id < 508; ++id) lessons.push_back(answered(id));
   DraftTrainer trainer(tiny_config(), 3, {.learning_rate = 5e-3});
@@ -70,7 +70,7 @@ class CanaryScorerTest : public ::testing::Test {
     return options;
   }
 
-  ScratchFolder folder_;
+  TemporaryFolder folder_;
   Notes notes_;
   DraftStore store_{folder_.path() / "drafts"};
   ReplayBuffer replay_{replay_options()};

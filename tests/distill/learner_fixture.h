@@ -174,7 +174,7 @@ class LearnerSetup {
     return sum.alpha();
   }
 
-  ScratchFolder folder;
+  TemporaryFolder folder;
   DraftStore store;
   ReplayBuffer replay;
   TopicTable topics{{{"sql", {}}}};

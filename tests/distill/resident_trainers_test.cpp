@@ -15,7 +15,7 @@ namespace slip {
 namespace {
 
 using testing::answered;
-using testing::ScratchFolder;
+using testing::TemporaryFolder;
 using testing::tiny_config;
 
 constexpr std::int64_t kSecond = 1'000'000;
@@ -55,7 +55,7 @@ class ResidentTrainersTest : public ::testing::Test {
   }
   static std::vector<float> logits(const DraftTrainer& trainer) { return trainer.logits(answered(1).tokens); }
 
-  ScratchFolder folder_;
+  TemporaryFolder folder_;
   std::filesystem::path weights_;
 };
 

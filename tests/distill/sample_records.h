@@ -3,9 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,27 +13,9 @@
 #include "distill/replay/replay_record.h"
 #include "distill/replay/segment.h"
 #include "engine/sampling/random.h"
+#include "tests/checkpoints/temporary_folder.h"
 
 namespace slip::testing {
-
-// A new folder, removed after the test.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "slipstream-test-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // A pseudo-random number below `bound`, addressed by the arguments.
 inline std::int32_t number_at(std::uint64_t seed, std::uint32_t index, std::int32_t bound) {

@@ -23,7 +23,7 @@ ErrorCode refused(const std::filesystem::path& file) {
 }
 
 TEST(TrainerLineage, IsReadAsItWasWritten) {
-  const testing::ScratchFolder folder;
+  const testing::TemporaryFolder folder;
   const auto file = folder.path() / "sql.lineage";
   const LearningCurve curve =
       LearningCurve::resumed(0.7, {{0, 20, {1.0 / 3, 0.01}}, {20, 48, {0.1, 0.02}}, {20, 60, {-0.01, 0.03}}});
@@ -45,7 +45,7 @@ TEST(TrainerLineage, IsReadAsItWasWritten) {
 }
 
 TEST(TrainerLineage, AnythingElseIsRefusedByName) {
-  const testing::ScratchFolder folder;
+  const testing::TemporaryFolder folder;
   const auto file = folder.path() / "sql.lineage";
   EXPECT_EQ(refused(file), ErrorCode::kNotFound);
   for (const char* text : {"", "slipstream-optimizer-1 sql 3 40 7 9\n", "slipstream-optimizer-2 sql 3 40 7\n",

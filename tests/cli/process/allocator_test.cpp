@@ -26,7 +26,7 @@ namespace slip {
 namespace {
 
 using testing::make_record;
-using testing::ScratchFolder;
+using testing::TemporaryFolder;
 
 constexpr int kTopics = 4, kStepsATurn = 2, kStepsARound = kTopics * kStepsATurn;
 constexpr int kWarmSteps = 2 * kStepsARound, kSteps = kWarmSteps + 12 * kStepsARound;
@@ -52,7 +52,7 @@ ModelConfig shipped_shape() {
 // Topics take turns; each turn ends with an export and a save, each round with the loss of one trainer.
 // Returns the growth of resident memory after the warm rounds, MiB.
 double growth_of_learning() {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   TrainerOptions options;
   options.optimizer = OptimizerKind::kMuon;
   options.average_decay = 0.9;

@@ -8,7 +8,7 @@
 namespace slip {
 namespace {
 
-using testing::ScratchFolder;
+using testing::TemporaryFolder;
 
 constexpr std::int32_t kVocab = 50;
 constexpr std::int64_t kNow = 1'000'000'000;
@@ -31,7 +31,7 @@ class RefillPastAnswersTest : public ::testing::Test {
     return past_answers_.of(TenantId{tenant}, *topics_.find(topic))->longest(std::vector{7, 8, 9}, {}).token;
   }
 
-  ScratchFolder folder_;
+  TemporaryFolder folder_;
   ReplayBuffer replay_{testing::options_in(folder_)};
   TopicTable topics_{{{"sql"}, {"code"}}};
   PastAnswersTable past_answers_{std::uint64_t{64} << 20U};

@@ -19,7 +19,7 @@ namespace {
 using testing::all_records;
 using testing::ids_in;
 using testing::make_record;
-using testing::ScratchFolder;
+using testing::TemporaryFolder;
 
 // "threadsafe" death tests start the program anew, so that the child reads SLIPSTREAM_FAIL_POINT for itself; the folder
 // reaches it through the environment too.
@@ -40,7 +40,7 @@ class CrashFolder {
 
  private:
   static constexpr const char* kVariable = "SLIPSTREAM_TEST_CRASH_FOLDER";
-  ScratchFolder own_;
+  TemporaryFolder own_;
 };
 
 void arm(const std::string& trigger) {

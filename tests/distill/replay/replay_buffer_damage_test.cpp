@@ -24,10 +24,10 @@ using testing::ids_in;
 using testing::make_record;
 using testing::number_at;
 using testing::options_in;
-using testing::ScratchFolder;
+using testing::TemporaryFolder;
 
 TEST(ReplayBuffer, ATornTailIsCutAndCounted) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   { ReplayBuffer(options).append(make_record(1, "sql")); }
   const auto path = options.folder / "segment-0000000001.replay";
@@ -44,7 +44,7 @@ TEST(ReplayBuffer, ATornTailIsCutAndCounted) {
 
 // Regression: unreadable records were dropped silently.
 TEST(ReplayBuffer, WhatIsSkippedAtTheStartIsLoggedInOneWarning) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   ReplayOptions options = options_in(folder);
   {
     ReplayBuffer buffer(options);
@@ -73,7 +73,7 @@ TEST(ReplayBuffer, WhatIsSkippedAtTheStartIsLoggedInOneWarning) {
 
 // Regression: an emptied segment was removed silently.
 TEST(ReplayBuffer, AnEmptySegmentBeforeOthersIsLogged) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   {
     ReplayBuffer buffer(options);
@@ -91,7 +91,7 @@ TEST(ReplayBuffer, AnEmptySegmentBeforeOthersIsLogged) {
 // silently.
 TEST(ReplayBuffer, AnEmptiedNewestSegmentIsLogged) {
   for (const std::uintmax_t bytes : {std::uintmax_t{0}, std::uintmax_t{10}}) {
-    ScratchFolder folder;
+    TemporaryFolder folder;
     const ReplayOptions options = options_in(folder);
     { ReplayBuffer(options).append(make_record(1, "sql")); }
     std::filesystem::resize_file(options.folder / "segment-0000000001.replay", bytes);
@@ -107,7 +107,7 @@ TEST(ReplayBuffer, AnEmptiedNewestSegmentIsLogged) {
 // Regression: such a segment was skipped silently and no purge reached it. A segment created after it would not have
 // been loaded again.
 TEST(ReplayBuffer, ASegmentWithTooLargeANumberIsLoggedAndLosesNoLaterRecord) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   { ReplayBuffer(options).append(make_record(1, "sql")); }
   const auto first = options.folder / "segment-0000000001.replay";
@@ -130,7 +130,7 @@ TEST(ReplayBuffer, ASegmentWithTooLargeANumberIsLoggedAndLosesNoLaterRecord) {
 
 // Regression: a purge ended well beside a copy that held what it had removed.
 TEST(ReplayBuffer, APurgeNamesCopiesOfSegmentsInItsFolder) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   ReplayBuffer buffer(options);
   for (std::uint64_t id = 1; id <= 3; ++id) buffer.append(make_record(id, "sql"));
@@ -153,7 +153,7 @@ TEST(ReplayBuffer, APurgeNamesCopiesOfSegmentsInItsFolder) {
 // restart.
 TEST(ReplayBuffer, ASegmentThatCouldNotBeMadeIsMadeOnceThereIsRoom) {
   for (const char* point : {"replay.segment.write:1:enospc", "replay.segment.fsync:1:enospc"}) {
-    ScratchFolder folder;
+    TemporaryFolder folder;
     ReplayBuffer buffer(options_in(folder));
     arm_fail_point(point);
     EXPECT_THROW(buffer.append(make_record(1, "sql")), Error) << point;
@@ -167,7 +167,7 @@ TEST(ReplayBuffer, ASegmentThatCouldNotBeMadeIsMadeOnceThereIsRoom) {
 // Bug: the first of two purges that a full disk had interrupted moved the tombstone of the second, and no later start
 // got past it: the program ended by a failed check.
 TEST(ReplayBuffer, SeveralInterruptedPurgesAreCompletedAtTheNextStart) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   ReplayOptions options = options_in(folder);
   options.segment_bytes = 1 << 20;  // all in one
   {
@@ -187,7 +187,7 @@ TEST(ReplayBuffer, SeveralInterruptedPurgesAreCompletedAtTheNextStart) {
 
 // A leftover temporary file may use the last bytes of the disk.
 TEST(ReplayBuffer, ACompactionThatFailsLeavesNoFileBehind) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   ReplayBuffer buffer(options);
   for (std::uint64_t id = 1; id <= 30; ++id) buffer.append(make_record(id, "sql"));
@@ -200,7 +200,7 @@ TEST(ReplayBuffer, ACompactionThatFailsLeavesNoFileBehind) {
 }
 
 TEST(ReplayBuffer, ARecordThatRotsWhileRunningIsDroppedNotReturned) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   ReplayBuffer buffer(options);
   for (std::uint64_t id = 1; id <= 3; ++id) buffer.append(make_record(id, "sql"));
@@ -213,7 +213,7 @@ TEST(ReplayBuffer, ARecordThatRotsWhileRunningIsDroppedNotReturned) {
 // All files are untrusted: a damaged buffer opens, returns only records that were written, and accepts new ones.
 // Regression: the open file took all later records, and no start would have found them.
 TEST(ReplayBuffer, ASegmentThatIsDeletedWhileRunningCostsItsRecordsAndIsReported) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   const auto lose = [&](const std::function<void(const std::filesystem::path&)>& remove) {
     std::filesystem::remove_all(options.folder);
@@ -245,7 +245,7 @@ TEST(ReplayBuffer, ASegmentThatIsDeletedWhileRunningCostsItsRecordsAndIsReported
 }
 
 TEST(ReplayBuffer, AFolderThatIsMovedAndComesBackLosesNothing) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   const auto elsewhere = folder.path() / "elsewhere";
   ReplayBuffer buffer(options);
@@ -274,7 +274,7 @@ TEST(ReplayBuffer, AFullSegmentThatIsChangedWhileRunningCostsItsRecordsAndIsLogg
         std::filesystem::create_symlink("/dev/zero", path);
       }};
   for (const auto& change : changes) {
-    ScratchFolder folder;
+    TemporaryFolder folder;
     const Path first = options_in(folder).folder / "segment-0000000001.replay";
     const Path second = options_in(folder).folder / "segment-0000000002.replay";
     ReplayBuffer buffer(options_in(folder));
@@ -292,7 +292,7 @@ TEST(ReplayBuffer, AFullSegmentThatIsChangedWhileRunningCostsItsRecordsAndIsLogg
 }
 
 TEST(ReplayBuffer, ASegmentThatIsCutWhileItGrowsCostsNoLaterRecord) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   {
     ReplayBuffer buffer(options);
@@ -309,7 +309,7 @@ TEST(ReplayBuffer, ASegmentThatIsCutWhileItGrowsCostsNoLaterRecord) {
 }
 
 TEST(ReplayBuffer, FuzzedFoldersOpenAndGoOn) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   {
     ReplayBuffer buffer(options);
@@ -344,7 +344,7 @@ TEST(ReplayBuffer, FuzzedFoldersOpenAndGoOn) {
 
 // Regression: a service did not start.
 TEST(ReplayBuffer, AFolderThatIsNamedLikeALeftoverStaysAndIsNoObstacle) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   { ReplayBuffer(options).append(make_record(1, "sql")); }
   std::filesystem::create_directories(options.folder / "notes.tmp" / "mine");
@@ -353,7 +353,7 @@ TEST(ReplayBuffer, AFolderThatIsNamedLikeALeftoverStaysAndIsNoObstacle) {
 }
 
 TEST(ReplayBuffer, SymlinksAndOtherFilesInTheFolderAreNotFollowed) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   { ReplayBuffer(options).append(make_record(1, "sql")); }
   std::ofstream(folder.path() / "outside") << "not ours";

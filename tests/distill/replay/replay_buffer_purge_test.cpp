@@ -17,10 +17,10 @@ using testing::ids_in;
 using testing::make_record;
 using testing::on_disk;
 using testing::options_in;
-using testing::ScratchFolder;
+using testing::TemporaryFolder;
 
 TEST(ReplayBuffer, PurgedRequestsStayPurgedAndLeaveTheDisk) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   const ReplayRecord secret = make_record(7, "sql");
   {
@@ -52,7 +52,7 @@ ReplayRecord record_of(std::uint64_t id, std::uint64_t tenant, std::int64_t age_
 
 TEST(ReplayBuffer, APurgeOfATenantOrOfATimeReachesAllTheirsAndNothingElse) {
   constexpr std::int64_t kHourUs = std::int64_t{3600} * 1'000'000;
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   std::vector<ReplayRecord> records;
   for (std::uint64_t id = 1; id <= 60; ++id)
@@ -78,7 +78,7 @@ TEST(ReplayBuffer, APurgeOfATenantOrOfATimeReachesAllTheirsAndNothingElse) {
 
 // Evicted records stay on the disk until their segment is compacted, so a purge must find them there.
 TEST(ReplayBuffer, APurgeReachesRecordsThatWereEvicted) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   ReplayOptions options = options_in(folder);
   options.max_bytes_per_topic = 20'000;
   ReplayBuffer buffer(options);
@@ -97,7 +97,7 @@ TEST(ReplayBuffer, APurgeReachesRecordsThatWereEvicted) {
 
 // Damaged bytes may belong to the purged request.
 TEST(ReplayBuffer, APurgeTakesDamagedBytesWithIt) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   {
     ReplayBuffer buffer(options);
@@ -115,7 +115,7 @@ TEST(ReplayBuffer, APurgeTakesDamagedBytesWithIt) {
 // Request numbers start anew with each process: a purge must not reach records that came after it.
 // Bug: a segment that is a link was skipped, and the purge was called complete.
 TEST(ReplayBuffer, APurgeSaysWhatItCouldNotSearch) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   { ReplayBuffer(options).append(make_record(1, "sql")); }
   const auto segment = options.folder / "segment-0000000001.replay";
@@ -135,7 +135,7 @@ TEST(ReplayBuffer, APurgeSaysWhatItCouldNotSearch) {
 }
 
 TEST(ReplayBuffer, APurgeOnlyReachesBack) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   {
     ReplayBuffer buffer(options_in(folder));
     buffer.append(make_record(5, "sql"));

@@ -26,12 +26,12 @@ using testing::ids_in;
 using testing::ids_of;
 using testing::make_record;
 using testing::options_in;
-using testing::ScratchFolder;
+using testing::TemporaryFolder;
 
 constexpr std::int64_t kHourUs = std::int64_t{3600} * 1'000'000, kYearUs = 365 * 24 * kHourUs;
 
 TEST(ReplayBuffer, KeepsRecordsAcrossARestart) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   {
     ReplayBuffer buffer(options_in(folder));
     for (std::uint64_t id = 1; id <= 40; ++id) {
@@ -52,7 +52,7 @@ TEST(ReplayBuffer, KeepsRecordsAcrossARestart) {
 }
 
 TEST(ReplayBuffer, FilesAreForTheirOwnerOnly) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   ReplayBuffer buffer(options_in(folder));
   buffer.append(make_record(1, "sql"));
   for (const auto& item : std::filesystem::directory_iterator(options_in(folder).folder)) {
@@ -63,7 +63,7 @@ TEST(ReplayBuffer, FilesAreForTheirOwnerOnly) {
 }
 
 TEST(ReplayBuffer, StaysWithinItsBudgetOnDiskToo) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   ReplayOptions options = options_in(folder);
   options.max_bytes_per_topic = 20'000;
   ReplayBuffer buffer(options);
@@ -80,7 +80,7 @@ TEST(ReplayBuffer, StaysWithinItsBudgetOnDiskToo) {
 }
 
 TEST(ReplayBuffer, CompactionLosesNothingThatIsAlive) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   ReplayOptions options = options_in(folder);
   options.max_bytes_per_topic = 30'000;
   std::set<std::uint64_t> before;
@@ -95,7 +95,7 @@ TEST(ReplayBuffer, CompactionLosesNothingThatIsAlive) {
 }
 
 TEST(ReplayBuffer, SampleNeverGivesHeldOutRecords) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   ReplayBuffer buffer(options_in(folder));
   for (std::uint64_t id = 1; id <= 300; ++id) buffer.append(make_record(id, "sql"));
   const auto heldout = buffer.heldout("sql", 1000);
@@ -113,7 +113,7 @@ TEST(ReplayBuffer, SampleNeverGivesHeldOutRecords) {
 }
 
 TEST(ReplayBuffer, NearCopiesOfASessionAreHeldOutTogether) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   ReplayBuffer buffer(options_in(folder));
   for (std::uint64_t id = 0; id < 180; ++id) {
     ReplayRecord record = make_record(id, "sql");
@@ -128,7 +128,7 @@ TEST(ReplayBuffer, NearCopiesOfASessionAreHeldOutTogether) {
 
 // Regression: a start held 512 records of a topic in memory at once, with long answers gigabytes.
 TEST(ReplayBuffer, TheNewestAreReadOneByOne) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   ReplayBuffer buffer(options);
   for (std::uint64_t id = 1; id <= 6; ++id) {
@@ -153,7 +153,7 @@ TEST(ReplayBuffer, TheNewestAreReadOneByOne) {
 TEST(ReplayBuffer, ARecordThatMemoryFailsCostsNoOther) {
   const auto append_while_memory_fails = [] {
     std::optional<testing::Spared> spared(std::in_place);
-    const ScratchFolder folder;
+    const TemporaryFolder folder;
     const ReplayRecord second = make_record(2, "sql");
     {
       ReplayBuffer buffer(options_in(folder));
@@ -174,7 +174,7 @@ TEST(ReplayBuffer, ARecordThatMemoryFailsCostsNoOther) {
 }
 
 TEST(ReplayBuffer, ExpiredRecordsLeave) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   ReplayOptions options = options_in(folder);
   {
     ReplayBuffer buffer(options);
@@ -198,7 +198,7 @@ TEST(ReplayBuffer, ExpiredRecordsLeave) {
 
 // Records made while the clock was a year ahead would otherwise be kept a year too long.
 TEST(ReplayBuffer, WhatAWrongClockHasDatedExpiresInTime) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   ReplayBuffer buffer(options_in(folder));
   const std::int64_t ttl = options_in(folder).ttl_us, wall = wall_us(), now = monotonic_us();
   ReplayRecord record = make_record(1, "sql");
@@ -212,7 +212,7 @@ TEST(ReplayBuffer, WhatAWrongClockHasDatedExpiresInTime) {
 
 // Regression: a service that started while the date was a week ahead deleted all records at once.
 TEST(ReplayBuffer, AStartWithADateAheadExpiresNothingAtOnce) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   {
     ReplayBuffer buffer(options);
@@ -231,7 +231,7 @@ TEST(ReplayBuffer, AStartWithADateAheadExpiresNothingAtOnce) {
 
 // Regression: after a record that was dated while the date was ahead, such a start deleted all others all the same.
 TEST(ReplayBuffer, ARecordFromTheFutureHidesNoRightDateAtTheStart) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   {
     ReplayBuffer buffer(options);
@@ -246,7 +246,7 @@ TEST(ReplayBuffer, ARecordFromTheFutureHidesNoRightDateAtTheStart) {
 
 // Regression: a start before the clock was set gave all records an expiry in the past.
 TEST(ReplayBuffer, AStartWithADateBehindExpiresNothingLater) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   {
     ReplayBuffer buffer(options);
@@ -264,7 +264,7 @@ TEST(ReplayBuffer, AStartWithADateBehindExpiresNothingLater) {
 // An update keeps the records of older builds. Their files stay readable to the older build, so nothing new is appended
 // to them.
 TEST(ReplayBuffer, SegmentsOfFormat1AreReadAndNotAddedTo) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const ReplayOptions options = options_in(folder);
   { ReplayBuffer{options}; }
   auto file = testing::segment_header_of_format(1, 1);
@@ -293,7 +293,7 @@ TEST(ReplayBuffer, SegmentsOfFormat1AreReadAndNotAddedTo) {
 }
 
 TEST(ReplayBuffer, ARecordOverTheBudgetIsDroppedAndCounted) {
-  ScratchFolder folder;
+  TemporaryFolder folder;
   ReplayOptions options = options_in(folder);
   options.max_bytes_per_topic = 600;
   ReplayBuffer buffer(options);

@@ -16,7 +16,7 @@
 namespace slip::testing {
 
 // Small segments, so that a few records fill several.
-inline ReplayOptions options_in(const ScratchFolder& folder) {
+inline ReplayOptions options_in(const TemporaryFolder& folder) {
   ReplayOptions options;
   options.folder = folder.path() / "replay";
   options.segment_bytes = 8192;

@@ -14,7 +14,7 @@ namespace {
 
 using testing::make_record;
 using testing::number_at;
-using testing::ScratchFolder;
+using testing::TemporaryFolder;
 
 std::vector<std::byte> segment_of(int records) {
   auto file = encode_segment_header(1);
@@ -182,7 +182,7 @@ TEST(Segment, OneNameANumber) {
 
 // Regression: memory that ran out after the rename left the file, and its number was refused for good.
 TEST(Segment, ANumberIsFreeAgainWhereverMemoryRanOut) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   EXPECT_GT(testing::fail_each([&] { create_segment(folder.path(), 1); }), 1);
   EXPECT_TRUE(std::filesystem::exists(segment_path(folder.path(), 1))) << "the last attempt had memory";
 }

@@ -73,7 +73,7 @@ class TrainerTest : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
-  const ScratchFolder own_;
+  const TemporaryFolder own_;
   const std::filesystem::path folder_ = own_.path();
 };
 
