@@ -27,6 +27,7 @@
 #include "common/json_text.h"
 #include "common/lock_free_inbox.h"
 #include "common/thread_memory.h"
+#include "common/thread_name.h"
 
 namespace slip {
 namespace {
@@ -116,6 +117,7 @@ class LineSink final : public spdlog::sinks::sink {
     ended_ = ended.get_future();
     try {
       std::thread([this, done = std::move(ended)]() mutable {
+        name_thread("log");
         run();
         done.set_value();
       }).detach();

@@ -15,6 +15,7 @@
 #include "common/log.h"
 #include "common/owner_calls.h"
 #include "common/thread_memory.h"
+#include "common/thread_name.h"
 #include "distill/idle_priority.h"
 #include "distill/learning_loop.h"
 #include "distill/learning_switch.h"
@@ -111,6 +112,7 @@ struct Learner::State {
 // ---- the loop
 
 void Learner::State::run() {
+  name_thread("learner");
   prepare_thread_memory();
   if (options.at_idle_priority) run_behind_serving(options.placement);
   calls.begin();

@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/thread_memory.h"
+#include "common/thread_name.h"
 #include "common/thread_priority.h"
 
 namespace slip {
@@ -68,6 +69,7 @@ void RecordWriter::stop() {
 }
 
 void RecordWriter::run() {
+  name_thread("replay");
   set_nice(kNice);
   prepare_thread_memory();
   calls_.begin();

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "common/thread_memory.h"
+#include "common/thread_name.h"
 
 namespace slip::kernels {
 namespace {
@@ -192,6 +193,7 @@ struct ThreadPool::State {
   }
 
   void work(int worker) {
+    name_thread("compute");
     prepare_thread_memory();
     std::uint64_t seen = 0;
     while (!stopping.load()) {

@@ -21,6 +21,7 @@
 #include "common/owner_calls.h"
 #include "common/patient_clock.h"
 #include "common/thread_memory.h"
+#include "common/thread_name.h"
 #include "common/thread_priority.h"
 #include "ledger/database.h"
 #include "ledger/purge.h"
@@ -157,6 +158,7 @@ struct Ledger::State {
 };
 
 void Ledger::State::run() {
+  name_thread("ledger");
   set_nice(kLowestNice);
   prepare_thread_memory();
   calls.begin();

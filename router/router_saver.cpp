@@ -7,6 +7,7 @@
 
 #include "common/log.h"
 #include "common/thread_memory.h"
+#include "common/thread_name.h"
 #include "router/router_state_file.h"
 
 namespace slip {
@@ -32,6 +33,7 @@ void RouterSaver::stop() {
 }
 
 void RouterSaver::run(const std::stop_token& stopping) {
+  name_thread("router");
   prepare_thread_memory();
   std::unique_lock lock(mutex_);
   while (!stopping.stop_requested()) {

@@ -17,6 +17,7 @@
 
 #include "common/error.h"
 #include "common/log.h"
+#include "common/thread_name.h"
 #include "server/http/worker_pool.h"
 #include "server/session.h"
 
@@ -219,7 +220,10 @@ HttpServer::~HttpServer() {
 void HttpServer::start() {
   asio::co_spawn(state_->contexts.front(), state_->listen(), asio::detached);
   for (IoContext& context : state_->contexts) {
-    state_->threads.emplace_back([&context] { run_handlers(context); });
+    state_->threads.emplace_back([&context] {
+      name_thread("io");
+      run_handlers(context);
+    });
   }
 }
 

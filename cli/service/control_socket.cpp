@@ -21,6 +21,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "common/thread_memory.h"
+#include "common/thread_name.h"
 
 namespace slip::cli {
 namespace {
@@ -114,7 +115,10 @@ ControlSocket::ControlSocket(const std::filesystem::path& data_directory, Handle
     fail("listen on " + (data_directory / kName).string());
   }
   try {
-    thread_ = std::thread([this] { run(); });
+    thread_ = std::thread([this] {
+      name_thread("control");
+      run();
+    });
   } catch (const std::system_error& error) {
     ::unlinkat(directory_.get(), kName, 0);
     throw Error(ErrorCode::kIo, std::string("cannot start the control socket's thread: ") + error.what());

@@ -10,6 +10,7 @@
 #include "common/file.h"
 #include "common/log.h"
 #include "common/thread_memory.h"
+#include "common/thread_name.h"
 #include "distill/replay/replay_buffer.h"
 #include "engine/contain.h"
 #include "server/openai/answer_id.h"
@@ -134,6 +135,7 @@ PurgeResult Purger::result_of(const Job& job) {
 }
 
 void Purger::run() {
+  name_thread("purger");
   prepare_thread_memory();
   while (auto job = next()) {
     PurgeResult result;

@@ -27,6 +27,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/log.h"
+#include "common/thread_name.h"
 #include "engine/core_sharing.h"
 #include "engine/kv_cache/page_pool.h"
 #include "engine/models/finite_logits.h"
@@ -239,6 +240,7 @@ struct Serving::State {
     std::promise<void> ended;
     engine_ended = ended.get_future();
     engine_thread = std::jthread([this, done = std::move(ended)](const std::stop_token& stop) mutable {
+      name_thread("engine");
       pool->pin_caller();  // this thread starts no other threads
       engine->run(stop);
       done.set_value();

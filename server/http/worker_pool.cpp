@@ -5,6 +5,7 @@
 
 #include "common/log.h"
 #include "common/thread_memory.h"
+#include "common/thread_name.h"
 #include "common/thread_priority.h"
 
 namespace slip {
@@ -34,10 +35,14 @@ void run_handlers(boost::asio::io_context& context) noexcept {
 
 WorkerPool::WorkerPool() : quick_(kQuickThreads), compiling_(1), slow_(1) {
   for (int i = 0; i < kQuickThreads; ++i) {
-    threads_.emplace_back([this] { run_handlers(quick_); });
+    threads_.emplace_back([this] {
+      name_thread("worker");
+      run_handlers(quick_);
+    });
   }
   const auto run_niced = [this](int nice, IoContext& context) {
     threads_.emplace_back([nice, &context] {
+      name_thread("worker");
       set_nice(nice);
       run_handlers(context);
     });

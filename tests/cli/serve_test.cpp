@@ -3,8 +3,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,6 +49,21 @@ TEST_F(ServeTest, AnswersRecordsAndStopsInOrder) {
   EXPECT_EQ(count("SELECT COUNT(*) FROM draft_versions WHERE draft = 'base' AND reason = 'base'"), 1);
   EXPECT_EQ(count("SELECT COUNT(*) FROM engine_load"), 1);
   EXPECT_EQ(log.find("12 + 30"), std::string::npos) << "prompts are not logged";
+}
+
+TEST_F(ServeTest, ItsThreadsHaveNames) {
+  Program program(folder_, usual());
+  ASSERT_NE(program.port(), 0) << program.log();
+  std::set<std::string> names;
+  const std::string tasks = "/proc/" + std::to_string(program.pid()) + "/task";
+  for (const auto& task : std::filesystem::directory_iterator(tasks)) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm") >> std::ws, name);
+    names.insert(name);
+  }
+  for (const char* name : {"slipstream", "engine", "learner", "replay", "ledger", "io", "worker", "control", "log"}) {
+    EXPECT_EQ(names.count(name), 1U) << name;
+  }
 }
 
 TEST_F(ServeTest, AnswersAreTheSameWithAndWithoutSpeculation) {
