@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a load would see: the engine's scheduler and planner on an event clock, with a profile's costs.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.h"
@@ -39,9 +42,9 @@ constexpr const char* kFooter =
     "--mix 60,20,20 --arms auto,adaserve,none\n"
     "slipstream profile makes the profile. Arms: auto is what serve does; lengths the same without early stops; none\n"
     "plain decoding; k3 always three drafted tokens; adaserve, equal_greedy and global_greedy other policies of\n"
-    "speculation.policy. All arms see the same arrivals. From a ledger prompts\n"
-    "share what the prefix cache had of them; all others differ. Answers are as long as asked for, or as recorded. α\n"
-    "stays as it is: nothing is learned.";
+    "speculation.policy. All arms see the same arrivals. A ledger's requests ask for the targets that it recorded,\n"
+    "unless --tpot-ms or --ttft-ms gives others for all. From a ledger prompts share what the prefix cache had of\n"
+    "them; all others differ. Answers are as long as asked for, or as recorded. α stays as it is: nothing is learned.";
 
 struct SimulateOptions {
   std::string profile, ledger, trace, svg;
@@ -77,6 +80,15 @@ struct RecordedTraffic {
   std::vector<Arrival> requests;  // by the time they ended, oldest first
 };
 
+// The targets that a row of the view `recent_requests` asked for, as the server limits them.
+SloTargets recorded_targets(const SheetRow& row) {
+  constexpr double kMostMs = 3.6e6;
+  const auto us = [&](const char* column) -> std::int64_t {
+    return std::llround(1e3 * std::clamp(row.number(column).value_or(0), 0.0, kMostMs));
+  };
+  return {.tpot_us = us("slo_tpot_ms"), .ttft_us = us("slo_ttft_ms"), .e2e_us = us("slo_e2e_ms")};
+}
+
 // A row of the view `recent_requests`, without its topic; empty if nothing was answered. The file may come from
 // anywhere, so its numbers are limited.
 std::optional<Arrival> recorded_arrival(const SheetRow& row) {
@@ -89,6 +101,7 @@ std::optional<Arrival> recorded_arrival(const SheetRow& row) {
   if (request.max_tokens == 0 || request.prompt_tokens == 0) return std::nullopt;
   request.cached_tokens = tokens("cached_tokens", request.prompt_tokens - 1);
   request.at_s = 1e-6 * static_cast<double>(row.integer("finished_us")) - 1e-3 * row.number("total_ms").value_or(0);
+  request.slo = recorded_targets(row);
   return request;
 }
 
@@ -172,8 +185,9 @@ void make_like(const std::vector<Arrival>& recorded, const SimulateOptions& opti
   }
 }
 
-// What its requests ask for, as --tpot-ms, --ttft-ms and --mix say.
+// Without --tpot-ms and --ttft-ms, requests of a ledger ask for what they asked for then, and others for nothing.
 void give_targets(const SimulateOptions& options, std::vector<Arrival>& arrivals) {
+  if (options.tpot_ms.empty() && options.ttft_ms == 0) return;
   std::vector<SloTargets> targets;
   for (const double ms : options.tpot_ms) targets.push_back(slo_targets_of_ms(ms, options.ttft_ms));
   if (targets.empty()) targets.push_back(slo_targets_of_ms(0, options.ttft_ms));
@@ -231,6 +245,12 @@ double mean_rate(const std::vector<Arrival>& arrivals) {
   return seconds > 0 ? n / seconds : n;  // as if requests that all come at once took a second
 }
 
+void check_targets(const SimulateOptions& options, const std::vector<Arrival>& arrivals) {
+  const auto asks = [](const Arrival& arrival) { return arrival.slo.any(); };
+  if (!options.deadlines || arrivals.empty() || std::any_of(arrivals.begin(), arrivals.end(), asks)) return;
+  throw Error(ErrorCode::kInvalidArgument, "--deadlines, but no request has a target", "add --tpot-ms or --ttft-ms");
+}
+
 json run(const SimulateOptions& options, const Profile& profile) {
   const RecordedTraffic traffic = options.ledger.empty() ? RecordedTraffic() : recorded_traffic(options.ledger);
   Simulation simulation = simulation_of(options, profile, traffic);
@@ -239,6 +259,7 @@ json run(const SimulateOptions& options, const Profile& profile) {
   json result = {{"machine", profile.machine}, {"target", profile.target.model}, {"loads", json::array()}};
   for (const double one : options.rates.empty() ? scales_of(options) : options.rates) {
     const std::vector<Arrival> arrivals = arrivals_of(options, one, traffic);
+    check_targets(options, arrivals);
     json load = {{"requests", arrivals.size()}, {"rate_per_s", one}};
     if (options.rates.empty()) {
       load["scale"] = one;
@@ -259,13 +280,29 @@ double number_at(const json& arm, const char* what, const char* which) {
   return arm[what][which].is_number() ? arm[what][which].get<double>() : 0;
 }
 
-// The shares of the requests that got their targets: of all, and of each target if there are several.
+// "TPOT 12 ms", "TPOT 12 ms, TTFT 500 ms"
+std::string name_of_targets(const json& targets) {
+  constexpr std::pair<const char*, const char*> kTargets[] = {
+      {"TPOT", "tpot_ms"}, {"TTFT", "ttft_ms"}, {"e2e", "e2e_ms"}};
+  std::string name;
+  for (const auto& [title, key] : kTargets) {
+    const double ms = targets[key].get<double>();
+    if (ms == 0) continue;
+    char part[64];
+    std::snprintf(part, sizeof part, "%s%s %g ms", name.empty() ? "" : ", ", title, ms);
+    name += part;
+  }
+  return name;
+}
+
+// The shares of the requests that got their targets: of all, and of each target if there are several, but not many.
 void print_attainment(const json& arm) {
+  constexpr std::size_t kMostShown = 8;
   if (!arm.contains("attainment")) return;
   std::printf("%7.0f %%", 100 * arm["attainment"].get<double>());
-  if (arm["attainments"].size() < 2) return;
+  if (arm["attainments"].size() < 2 || arm["attainments"].size() > kMostShown) return;
   for (const json& one : arm["attainments"]) {
-    std::printf("  %g ms: %.0f %%", one["tpot_ms"].get<double>(), 100 * one["attainment"].get<double>());
+    std::printf("  %s: %.0f %%", name_of_targets(one).c_str(), 100 * one["attainment"].get<double>());
   }
 }
 
@@ -300,9 +337,6 @@ void check(const SimulateOptions& options) {
   for (const double rate : options.rates) {
     if (rate * seconds_of(options) <= kMostRequests) continue;
     refuse("--rate and --duration make more than ten million requests", "lower one of them");
-  }
-  if (options.deadlines && options.ttft_ms == 0 && options.tpot_ms.empty()) {
-    refuse("--deadlines without a target", "add --tpot-ms or --ttft-ms");
   }
   const double weight = std::accumulate(options.mix.begin(), options.mix.end(), 0.0);
   if (!options.mix.empty() && (options.mix.size() != options.tpot_ms.size() || weight <= 0)) {
@@ -382,7 +416,7 @@ void add_load_options(CLI::App& command, SimulateOptions& options) {
       ->check(CLI::Range(1, 1 << 20));
   command
       .add_option("--tpot-ms", options.tpot_ms,
-                  "Target of each request: ms per output token; several: each request draws one")
+                  "Target of each request: ms per output token; several: each request draws one [recorded]")
       ->delimiter(',')
       ->check(CLI::Range(0.001, 3.6e6))
       ->check(nan_fault);
@@ -390,7 +424,7 @@ void add_load_options(CLI::App& command, SimulateOptions& options) {
       ->delimiter(',')
       ->check(CLI::Range(0.0, 1e6))
       ->check(nan_fault);
-  command.add_option("--ttft-ms", options.ttft_ms, "Target of each request: ms to the first token")
+  command.add_option("--ttft-ms", options.ttft_ms, "Target of each request: ms to the first token [recorded]")
       ->check(CLI::Range(0.001, 3.6e6))
       ->check(nan_fault);
 }
@@ -430,7 +464,7 @@ void add_simulate(CLI::App& app) {
   command->add_option("--topics", options->topics, "name=α, comma separated; requests take them in turns")
       ->delimiter(',');
   command->add_option("--ledger", options->ledger,
-                      "Takes requests and their topics' recent α from this ledger, and "
+                      "Takes requests, their targets and their topics' recent α from this ledger, and "
                       "their times too if no load is given");
   command->add_option("--arms", options->arms, "Ways to decode, comma separated [auto,none]")->delimiter(',');
   add_load_options(*command, *options);
