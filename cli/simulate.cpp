@@ -22,6 +22,7 @@
 #include "cli/simulation/simulation.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/log.h"
 #include "ledger/figures.h"
 #include "ledger/sheet.h"
 #include "router/topic.h"
@@ -44,7 +45,9 @@ constexpr const char* kFooter =
     "plain decoding; k3 always three drafted tokens; adaserve, equal_greedy and global_greedy other policies of\n"
     "speculation.policy. All arms see the same arrivals. A ledger's requests ask for the targets that it recorded,\n"
     "unless --tpot-ms or --ttft-ms gives others for all. From a ledger prompts share what the prefix cache had of\n"
-    "them; all others differ. Answers are as long as asked for, or as recorded. α stays as it is: nothing is learned.";
+    "them; all others differ. Answers are as long as asked for, or as recorded. α stays as it is: nothing is learned.\n"
+    "A planner's ledger has the α of the steps in which it proposed. k1, k2, … propose in every step: they take the α\n"
+    "by which learning scored the drafts, or that of the planner's steps, which is too high, if there are no scores.";
 
 struct SimulateOptions {
   std::string profile, ledger, trace, svg;
@@ -62,6 +65,8 @@ constexpr std::size_t kMostTopics = TopicTable::kMaxTopics - 1;  // as of a serv
 constexpr double kPoissonSeconds = 60;  // of a load without --duration; a trace is replayed whole
 constexpr int kPoissonTokens = 128;     // of an answer without --max-tokens; a trace says its own
 constexpr double kMostRequests = 1e7;   // of a load; their arrivals are in memory
+// With a fixed length a larger share of the steps proposes: all but those of the answers' last tokens.
+constexpr double kFixedDraftedShare = .8;
 
 // "sql=0.56"
 SimulatedTopic topic_of(const std::string& text) {
@@ -105,17 +110,43 @@ std::optional<Arrival> recorded_arrival(const SheetRow& row) {
   return request;
 }
 
+// The α of each draft version's chains that begin in every step of the answers, by draft and version: learning scores
+// its drafts so.
+using ScoredVersions = std::map<std::pair<std::string, std::uint64_t>, double>;
+
+ScoredVersions scored_versions(const LedgerReader& ledger) {
+  ScoredVersions scored;
+  const Sheet sheet = ledger.view("version_gain");
+  for (std::size_t i = 0; i < sheet.rows.size(); ++i) {
+    const SheetRow row(sheet, i);
+    const auto alpha = row.number("alpha_same_text");
+    if (alpha) scored[{row.text("draft"), static_cast<std::uint64_t>(row.integer("version"))}] = *alpha;
+  }
+  return scored;
+}
+
+// A topic's kind of request. Its α is that of the steps in which its service proposed: almost all with a fixed length,
+// and with a planner those that it chose. Of all steps only the scores know α then.
+SimulatedTopic recorded_topic(const TopicFigures& figures, const ScoredVersions& scored) {
+  SimulatedTopic topic{.name = figures.topic,
+                       .alpha = figures.recent_alpha.value_or(figures.alpha.value_or(0)),
+                       .share = 0,
+                       .drafted_share = std::clamp(figures.drafted_share.value_or(1), 0.0, 1.0)};
+  if (topic.drafted_share >= kFixedDraftedShare) return topic;
+  const auto version = scored.find({figures.draft, figures.version});
+  topic.alpha_of_all_steps = version == scored.end() ? figures.alpha_same_text : version->second;
+  return topic;
+}
+
 RecordedTraffic recorded_traffic(const std::string& file) {
   constexpr int kMostRecorded = 10'000;  // the newest
   const LedgerReader ledger(file, {});
   RecordedTraffic traffic;
   std::map<std::string, std::int32_t> index_of;
+  const ScoredVersions scored = scored_versions(ledger);
   for (const TopicFigures& topic : topic_figures(ledger)) {
     index_of[topic.topic] = static_cast<std::int32_t>(traffic.topics.size());
-    traffic.topics.push_back({.name = topic.topic,
-                              .alpha = topic.recent_alpha.value_or(topic.alpha.value_or(0)),
-                              .share = 0,
-                              .drafted_share = std::clamp(topic.drafted_share.value_or(1), 0.0, 1.0)});
+    traffic.topics.push_back(recorded_topic(topic, scored));
   }
   const Sheet sheet = ledger.view("recent_requests", kMostRecorded);
   for (std::size_t i = sheet.rows.size(); i-- > 0;) {
@@ -245,6 +276,18 @@ double mean_rate(const std::vector<Arrival>& arrivals) {
   return seconds > 0 ? n / seconds : n;  // as if requests that all come at once took a second
 }
 
+// Where a planner proposes nothing, a draft is less often right than where it proposes.
+void warn_of_planned_alpha(const std::string& arm, const std::vector<SimulatedTopic>& topics) {
+  std::string names;
+  for (const SimulatedTopic& topic : topics) {
+    if (topic.alpha == 0 || topic.drafted_share >= kFixedDraftedShare || topic.alpha_of_all_steps) continue;
+    names += (names.empty() ? "" : ", ") + topic.name;
+  }
+  if (names.empty()) return;
+  log_warn("--arms " + arm + " takes too high an α for " + names +
+           ": it is that of the steps in which the ledger's service proposed, and there are no scores of the others");
+}
+
 void check_targets(const SimulateOptions& options, const std::vector<Arrival>& arrivals) {
   const auto asks = [](const Arrival& arrival) { return arrival.slo.any(); };
   if (!options.deadlines || arrivals.empty() || std::any_of(arrivals.begin(), arrivals.end(), asks)) return;
@@ -256,6 +299,10 @@ json run(const SimulateOptions& options, const Profile& profile) {
   Simulation simulation = simulation_of(options, profile, traffic);
   std::vector<std::string> arms = options.arms;
   if (arms.empty()) arms = profile.draft ? std::vector<std::string>{"auto", "none"} : std::vector<std::string>{"none"};
+  for (const std::string& arm : arms) {
+    const EngineOptions engine = options_of(arm, options);
+    if (engine.k > 0 && !engine.adaptive_k) warn_of_planned_alpha(arm, simulation.topics);
+  }
   json result = {{"machine", profile.machine}, {"target", profile.target.model}, {"loads", json::array()}};
   for (const double one : options.rates.empty() ? scales_of(options) : options.rates) {
     const std::vector<Arrival> arrivals = arrivals_of(options, one, traffic);

@@ -136,6 +136,42 @@ TEST_F(SimulateCommand, TakesTopicsAndTheirAcceptanceFromALedger) {
       << "answers are as long as the recorded ones";
 }
 
+// Bug: fixed lengths took the α of the steps in which a planner had proposed.
+TEST_F(SimulateCommand, FixedLengthsTakeFromAPlannersLedgerWhatDraftsWereScoredWith) {
+  const std::string profile = calculated();
+  const auto alpha_of_k1 = [&] {
+    const json result = json::parse(command_output({"simulate", "--profile", profile, "--ledger", path("ledger.db"),
+                                                    "--rate", "10", "--duration", "20", "--arms", "k1", "--json"}));
+    return result["loads"][0]["arms"]["k1"]["alpha"].get<double>();
+  };
+  const auto warns = [&](double alpha) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_NEAR(alpha_of_k1(), alpha, 0.06);
+    return ::testing::internal::GetCapturedStderr().find("too high an α for math, sql") != std::string::npos;
+  };
+  const auto record_with_drafted_steps = [&](int n_drafted) {
+    std::filesystem::remove(path("ledger.db"));
+    record_requests(30, /*between_us=*/0, [&](int, RequestRow& row) { row.tested = {{.reached = n_drafted}}; });
+  };
+  const double served = (2 * 0.6 + 0.2) / 3;
+  record_with_drafted_steps(4);
+  EXPECT_FALSE(warns(served)) << "of four steps after the first";
+  record_with_drafted_steps(1);
+  EXPECT_TRUE(warns(served));
+  {
+    LedgerOptions options;
+    options.file = path("ledger.db");
+    Ledger ledger(options);
+    for (const char* topic : {"math", "sql"}) {
+      SameTextRow row{.at_us = wall_us(), .topic = topic, .draft = topic};
+      row.live_accepted = 1;
+      row.live_first_rejections = 9;
+      ledger.record(row);
+    }
+  }
+  EXPECT_FALSE(warns(0.1));
+}
+
 TEST_F(SimulateCommand, ReplaysALedgerAtTheTimesThatItRecorded) {
   record_requests(31, /*between_us=*/2'000'000);
   const json result = json::parse(command_output({"simulate", "--profile", calculated(), "--ledger", path("ledger.db"),
