@@ -17,7 +17,11 @@ Arms, which get the same requests at the same times:
 With --learn-first N all arms serve the drafts that a service publishes while it answers N other requests a topic; without it
 the base draft, to which two of the topics are new. No arm learns.
 Attainment is the share of requests whose TPOT met their target, refused ones included, goodput the tokens per second of
-those alone (AdaServe, arXiv 2501.12162)."""
+those alone (AdaServe, arXiv 2501.12162).
+
+With --profile FILE, which `slipstream profile` wrote before, `slipstream simulate` predicts both for each arm and load
+from FILE and the requests in the arm's ledger: when they came, their lengths and targets, their topics' acceptance. Of a
+refusing arm nothing is predicted: its ledger lacks the refused requests."""
 
 import argparse
 import dataclasses
@@ -27,6 +31,7 @@ import pathlib
 import random
 import sqlite3
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -44,6 +49,10 @@ ARMS = {"deadlines": ([], ""),
         "chain1": (["--k", "1"], FIXED_LENGTH),
         "chain3": (["--k", "3"], FIXED_LENGTH),
         "plain": (["--no-speculation"], IGNORED)}
+# An arm's name in `slipstream simulate`, and what it plans by; its other defaults are the service's, as --max-running.
+SIMULATED = {"deadlines": ("auto", ["--deadlines"]), "ignored": ("auto", []), "adaserve": ("adaserve", ["--deadlines"]),
+             "chain1": ("k1", []), "chain3": ("k3", []), "plain": ("none", [])}
+SIMULATED_SEEDS = 5  # of a prediction, which is their mean
 BASELINE_SHARE = 0.1  # of the requests are faster than the baseline
 MOST_PROMPTS = 150  # of a topic
 CLIENTS = 8  # AdaServe's baseline: plain decoding of a batch of eight
@@ -139,12 +148,67 @@ def figures_of(found, elapsed, tiers):
             "ttft_ms": {"p50": closed_loop.percentile(ttft, 0.5), "p99": closed_loop.percentile(ttft, 0.99)}}
 
 
+def read_profile(file, arms):
+    """The text of a profile that can predict these arms. ServiceError otherwise, before anything is measured."""
+    try:
+        text = pathlib.Path(file).read_text()
+        profile = json.loads(text)
+    except (OSError, ValueError) as error:
+        raise closed_loop.ServiceError(f"--profile {file}: {error}") from error
+    if not isinstance(profile, dict) or "slipstream_profile" not in profile:
+        raise closed_loop.ServiceError(f"--profile {file} is no profile; make one with: slipstream profile")
+    if "draft" not in profile and any(SIMULATED.get(arm, ("none",))[0] != "none" for arm in arms):
+        raise closed_loop.ServiceError(f"--profile {file} has no draft; make one with: slipstream profile --draft DIR")
+    return text
+
+
+def simulate_command(program, profile, ledger, arm, seed):
+    name, plans_by = SIMULATED[arm]
+    return [str(part) for part in [program, "simulate", "--profile", profile, "--ledger", ledger, "--arms", name, "--seed", seed,
+                                   "--json"] + plans_by]
+
+
+def simulate(command):
+    """What the clients of the one arm would see, as `slipstream simulate` prints it."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise closed_loop.ServiceError(f"{' '.join(command)}: {done.stderr.strip()}")
+    (figures,) = json.loads(done.stdout)["loads"][0]["arms"].values()
+    return figures
+
+
+def compared(measured, simulated):
+    """What to add to an arm's figures: the mean of what was simulated with several seeds, and its difference to them."""
+    predicted = {key: statistics.mean(one[key] for one in simulated) for key in ("attainment", "goodput_tokens_per_s")}
+    by_target = {}
+    for one in simulated:
+        for target in one["attainments"]:
+            by_target.setdefault(target["tpot_ms"], []).append(target["attainment"])
+    return {"predicted_requests": sum(target["requests"] for target in simulated[0]["attainments"]),
+            "predicted_by_tpot_ms": [[ms, statistics.mean(found)] for ms, found in by_target.items()]} | \
+        {f"predicted_{key}": value for key, value in predicted.items()} | \
+        {f"predicted_less_measured_{key}": value - measured[key] for key, value in predicted.items()}
+
+
+def prediction(options, profile, ledger, arm, measured):
+    """compared(), or nothing for an arm that cannot be simulated."""
+    if arm not in SIMULATED:
+        return {}
+    return compared(measured, [simulate(simulate_command(options.slipstream, profile, ledger, arm, seed))
+                               for seed in range(1, SIMULATED_SEEDS + 1)])
+
+
 def run(options):
+    profile_text = read_profile(options.profile, options.arms) if options.profile else None
     first, prompts = service.set_apart(service.read_prompts(pathlib.Path(options.prompts_root)), options.learn_first)
     result = {"benchmark": "slo", "mix": options.mix, "tpot": options.tpot, "duration_s": options.duration,
               "learn_first": options.learn_first, "loads": []}
     with tempfile.TemporaryDirectory() as folder:
         folder, drafts = pathlib.Path(folder), None
+        profile = folder / "profile.json"  # a copy: nothing that happens during the run changes what predicts it
+        if profile_text:
+            profile.write_text(profile_text)
+            result["profile"] = json.loads(profile_text)
         warm = service.make_requests(prompts, 16, "mixed", closed_loop.SYSTEM_PROMPT, options.max_tokens, seed=0)
         if options.learn_first:
             lessons = service.make_requests(first, options.learn_first, "mixed", closed_loop.SYSTEM_PROMPT, options.max_tokens, seed=0)
@@ -164,7 +228,10 @@ def run(options):
                 found = {}
                 for arm in options.arms if seed % 2 else options.arms[::-1]:
                     found[arm], elapsed = run_arm(options, folder, arm, drafts, requests, times)
-                    runs.append((arm, figures_of(found[arm], elapsed, tiers)))
+                    figures = figures_of(found[arm], elapsed, tiers)
+                    if profile_text:  # now: the arm's next service begins a new ledger
+                        figures |= prediction(options, profile, folder / arm / "ledger.db", arm, figures)
+                    runs.append((arm, figures))
                     print(f"  load {load:g}, seed {seed}, {arm}: {json.dumps(runs[-1][1])}", file=sys.stderr, flush=True)
                 for answers in zip(*(found[arm] for arm in options.arms)):
                     if len({record["text"] for record in answers if record["text"] is not None}) > 1:
@@ -177,8 +244,20 @@ def median(runs, arm, value):
     return statistics.median(value(one) for name, one in runs if name == arm)
 
 
+def predicted_cells(runs, arm):
+    """Columns of the table: attainment and goodput as predicted, and how much that is above what was measured."""
+    if not any("predicted_attainment" in one for name, one in runs if name == arm):
+        return f"{'–':>11}{'–':>8}{'–':>9}{'–':>8}"
+    def of(key):
+        return median(runs, arm, lambda one: one[key])
+    return (f"{of('predicted_attainment'):>11.2f}{of('predicted_less_measured_attainment'):>+8.2f}"
+            f"{of('predicted_goodput_tokens_per_s'):>9.0f}{of('predicted_less_measured_goodput_tokens_per_s'):>+8.0f}")
+
+
 def print_table(result, arms):
-    print(f"{'load':>5}  {'arm':<11}{'attainment':>11}{'refused':>9}{'of served':>11}{'goodput':>9}{'tokens/s':>10}{'violation p50':>15}{'p99':>7}{'TTFT p50, ms':>14}")
+    predicts = "profile" in result
+    print(f"{'load':>5}  {'arm':<11}{'attainment':>11}{'refused':>9}{'of served':>11}{'goodput':>9}{'tokens/s':>10}{'violation p50':>15}{'p99':>7}{'TTFT p50, ms':>14}"
+          + (f"{'predicted':>11}{'diff.':>8}{'goodput':>9}{'diff.':>8}" if predicts else ""))
     for row in result["loads"]:
         for arm in arms:
             def of(*path):
@@ -188,7 +267,8 @@ def print_table(result, arms):
                     return one
                 return median(row["runs"], arm, value)
             print(f"{row['load']:>5g}  {arm:<11}{of('attainment'):>11.2f}{of('refused'):>9.2f}{of('attainment_of_served'):>11.2f}{of('goodput_tokens_per_s'):>9.0f}{of('tokens_per_s'):>10.0f}"
-                  f"{of('violation', 'p50'):>15.2f}{of('violation', 'p99'):>7.2f}{of('ttft_ms', 'p50'):>14.0f}")
+                  f"{of('violation', 'p50'):>15.2f}{of('violation', 'p99'):>7.2f}{of('ttft_ms', 'p50'):>14.0f}"
+                  + (predicted_cells(row["runs"], arm) if predicts else ""))
 
 
 def main():
@@ -206,6 +286,7 @@ def main():
     parser.add_argument("--arms", type=service.listed(str), default=["deadlines", "refusing", "ignored", "adaserve", "plain"], help=f"of {', '.join(ARMS)}")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--learn-first", type=int, default=0, help="requests a topic from which all arms' drafts learned; 0: the base draft")
+    parser.add_argument("--profile", help="file that `slipstream profile` wrote: predict each arm and load from it too")
     parser.add_argument("--json", help="write everything into this file; -: print it instead of the table")
     options = parser.parse_args()
     if len(options.mix) != len(options.tpot):

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a load would see: the engine's scheduler and planner on an event clock, with a profile's costs.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.h"
@@ -19,6 +22,7 @@
 #include "cli/simulation/simulation.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/log.h"
 #include "ledger/figures.h"
 #include "ledger/sheet.h"
 #include "router/topic.h"
@@ -39,9 +43,11 @@ constexpr const char* kFooter =
     "--mix 60,20,20 --arms auto,adaserve,none\n"
     "slipstream profile makes the profile. Arms: auto is what serve does; lengths the same without early stops; none\n"
     "plain decoding; k3 always three drafted tokens; adaserve, equal_greedy and global_greedy other policies of\n"
-    "speculation.policy. All arms see the same arrivals. From a ledger prompts\n"
-    "share what the prefix cache had of them; all others differ. Answers are as long as asked for, or as recorded. α\n"
-    "stays as it is: nothing is learned.";
+    "speculation.policy. All arms see the same arrivals. A ledger's requests ask for the targets that it recorded,\n"
+    "unless --tpot-ms or --ttft-ms gives others for all. From a ledger prompts share what the prefix cache had of\n"
+    "them; all others differ. Answers are as long as asked for, or as recorded. α stays as it is: nothing is learned.\n"
+    "A planner's ledger has the α of the steps in which it proposed. k1, k2, … propose in every step: they take the α\n"
+    "by which learning scored the drafts, or that of the planner's steps, which is too high, if there are no scores.";
 
 struct SimulateOptions {
   std::string profile, ledger, trace, svg;
@@ -59,6 +65,8 @@ constexpr std::size_t kMostTopics = TopicTable::kMaxTopics - 1;  // as of a serv
 constexpr double kPoissonSeconds = 60;  // of a load without --duration; a trace is replayed whole
 constexpr int kPoissonTokens = 128;     // of an answer without --max-tokens; a trace says its own
 constexpr double kMostRequests = 1e7;   // of a load; their arrivals are in memory
+// With a fixed length a larger share of the steps proposes: all but those of the answers' last tokens.
+constexpr double kFixedDraftedShare = .8;
 
 // "sql=0.56"
 SimulatedTopic topic_of(const std::string& text) {
@@ -77,6 +85,15 @@ struct RecordedTraffic {
   std::vector<Arrival> requests;  // by the time they ended, oldest first
 };
 
+// The targets that a row of the view `recent_requests` asked for, as the server limits them.
+SloTargets recorded_targets(const SheetRow& row) {
+  constexpr double kMostMs = 3.6e6;
+  const auto us = [&](const char* column) -> std::int64_t {
+    return std::llround(1e3 * std::clamp(row.number(column).value_or(0), 0.0, kMostMs));
+  };
+  return {.tpot_us = us("slo_tpot_ms"), .ttft_us = us("slo_ttft_ms"), .e2e_us = us("slo_e2e_ms")};
+}
+
 // A row of the view `recent_requests`, without its topic; empty if nothing was answered. The file may come from
 // anywhere, so its numbers are limited.
 std::optional<Arrival> recorded_arrival(const SheetRow& row) {
@@ -89,7 +106,36 @@ std::optional<Arrival> recorded_arrival(const SheetRow& row) {
   if (request.max_tokens == 0 || request.prompt_tokens == 0) return std::nullopt;
   request.cached_tokens = tokens("cached_tokens", request.prompt_tokens - 1);
   request.at_s = 1e-6 * static_cast<double>(row.integer("finished_us")) - 1e-3 * row.number("total_ms").value_or(0);
+  request.slo = recorded_targets(row);
   return request;
+}
+
+// The α of each draft version's chains that begin in every step of the answers, by draft and version: learning scores
+// its drafts so.
+using ScoredVersions = std::map<std::pair<std::string, std::uint64_t>, double>;
+
+ScoredVersions scored_versions(const LedgerReader& ledger) {
+  ScoredVersions scored;
+  const Sheet sheet = ledger.view("version_gain");
+  for (std::size_t i = 0; i < sheet.rows.size(); ++i) {
+    const SheetRow row(sheet, i);
+    const auto alpha = row.number("alpha_same_text");
+    if (alpha) scored[{row.text("draft"), static_cast<std::uint64_t>(row.integer("version"))}] = *alpha;
+  }
+  return scored;
+}
+
+// A topic's kind of request. Its α is that of the steps in which its service proposed: almost all with a fixed length,
+// and with a planner those that it chose. Of all steps only the scores know α then.
+SimulatedTopic recorded_topic(const TopicFigures& figures, const ScoredVersions& scored) {
+  SimulatedTopic topic{.name = figures.topic,
+                       .alpha = figures.recent_alpha.value_or(figures.alpha.value_or(0)),
+                       .share = 0,
+                       .drafted_share = std::clamp(figures.drafted_share.value_or(1), 0.0, 1.0)};
+  if (topic.drafted_share >= kFixedDraftedShare) return topic;
+  const auto version = scored.find({figures.draft, figures.version});
+  topic.alpha_of_all_steps = version == scored.end() ? figures.alpha_same_text : version->second;
+  return topic;
 }
 
 RecordedTraffic recorded_traffic(const std::string& file) {
@@ -97,12 +143,10 @@ RecordedTraffic recorded_traffic(const std::string& file) {
   const LedgerReader ledger(file, {});
   RecordedTraffic traffic;
   std::map<std::string, std::int32_t> index_of;
+  const ScoredVersions scored = scored_versions(ledger);
   for (const TopicFigures& topic : topic_figures(ledger)) {
     index_of[topic.topic] = static_cast<std::int32_t>(traffic.topics.size());
-    traffic.topics.push_back({.name = topic.topic,
-                              .alpha = topic.recent_alpha.value_or(topic.alpha.value_or(0)),
-                              .share = 0,
-                              .drafted_share = std::clamp(topic.drafted_share.value_or(1), 0.0, 1.0)});
+    traffic.topics.push_back(recorded_topic(topic, scored));
   }
   const Sheet sheet = ledger.view("recent_requests", kMostRecorded);
   for (std::size_t i = sheet.rows.size(); i-- > 0;) {
@@ -172,8 +216,9 @@ void make_like(const std::vector<Arrival>& recorded, const SimulateOptions& opti
   }
 }
 
-// What its requests ask for, as --tpot-ms, --ttft-ms and --mix say.
+// Without --tpot-ms and --ttft-ms, requests of a ledger ask for what they asked for then, and others for nothing.
 void give_targets(const SimulateOptions& options, std::vector<Arrival>& arrivals) {
+  if (options.tpot_ms.empty() && options.ttft_ms == 0) return;
   std::vector<SloTargets> targets;
   for (const double ms : options.tpot_ms) targets.push_back(slo_targets_of_ms(ms, options.ttft_ms));
   if (targets.empty()) targets.push_back(slo_targets_of_ms(0, options.ttft_ms));
@@ -231,14 +276,37 @@ double mean_rate(const std::vector<Arrival>& arrivals) {
   return seconds > 0 ? n / seconds : n;  // as if requests that all come at once took a second
 }
 
+// Where a planner proposes nothing, a draft is less often right than where it proposes.
+void warn_of_planned_alpha(const std::string& arm, const std::vector<SimulatedTopic>& topics) {
+  std::string names;
+  for (const SimulatedTopic& topic : topics) {
+    if (topic.alpha == 0 || topic.drafted_share >= kFixedDraftedShare || topic.alpha_of_all_steps) continue;
+    names += (names.empty() ? "" : ", ") + topic.name;
+  }
+  if (names.empty()) return;
+  log_warn("--arms " + arm + " takes too high an α for " + names +
+           ": it is that of the steps in which the ledger's service proposed, and there are no scores of the others");
+}
+
+void check_targets(const SimulateOptions& options, const std::vector<Arrival>& arrivals) {
+  const auto asks = [](const Arrival& arrival) { return arrival.slo.any(); };
+  if (!options.deadlines || arrivals.empty() || std::any_of(arrivals.begin(), arrivals.end(), asks)) return;
+  throw Error(ErrorCode::kInvalidArgument, "--deadlines, but no request has a target", "add --tpot-ms or --ttft-ms");
+}
+
 json run(const SimulateOptions& options, const Profile& profile) {
   const RecordedTraffic traffic = options.ledger.empty() ? RecordedTraffic() : recorded_traffic(options.ledger);
   Simulation simulation = simulation_of(options, profile, traffic);
   std::vector<std::string> arms = options.arms;
   if (arms.empty()) arms = profile.draft ? std::vector<std::string>{"auto", "none"} : std::vector<std::string>{"none"};
+  for (const std::string& arm : arms) {
+    const EngineOptions engine = options_of(arm, options);
+    if (engine.k > 0 && !engine.adaptive_k) warn_of_planned_alpha(arm, simulation.topics);
+  }
   json result = {{"machine", profile.machine}, {"target", profile.target.model}, {"loads", json::array()}};
   for (const double one : options.rates.empty() ? scales_of(options) : options.rates) {
     const std::vector<Arrival> arrivals = arrivals_of(options, one, traffic);
+    check_targets(options, arrivals);
     json load = {{"requests", arrivals.size()}, {"rate_per_s", one}};
     if (options.rates.empty()) {
       load["scale"] = one;
@@ -259,13 +327,29 @@ double number_at(const json& arm, const char* what, const char* which) {
   return arm[what][which].is_number() ? arm[what][which].get<double>() : 0;
 }
 
-// The shares of the requests that got their targets: of all, and of each target if there are several.
+// "TPOT 12 ms", "TPOT 12 ms, TTFT 500 ms"
+std::string name_of_targets(const json& targets) {
+  constexpr std::pair<const char*, const char*> kTargets[] = {
+      {"TPOT", "tpot_ms"}, {"TTFT", "ttft_ms"}, {"e2e", "e2e_ms"}};
+  std::string name;
+  for (const auto& [title, key] : kTargets) {
+    const double ms = targets[key].get<double>();
+    if (ms == 0) continue;
+    char part[64];
+    std::snprintf(part, sizeof part, "%s%s %g ms", name.empty() ? "" : ", ", title, ms);
+    name += part;
+  }
+  return name;
+}
+
+// The shares of the requests that got their targets: of all, and of each target if there are several, but not many.
 void print_attainment(const json& arm) {
+  constexpr std::size_t kMostShown = 8;
   if (!arm.contains("attainment")) return;
   std::printf("%7.0f %%", 100 * arm["attainment"].get<double>());
-  if (arm["attainments"].size() < 2) return;
+  if (arm["attainments"].size() < 2 || arm["attainments"].size() > kMostShown) return;
   for (const json& one : arm["attainments"]) {
-    std::printf("  %g ms: %.0f %%", one["tpot_ms"].get<double>(), 100 * one["attainment"].get<double>());
+    std::printf("  %s: %.0f %%", name_of_targets(one).c_str(), 100 * one["attainment"].get<double>());
   }
 }
 
@@ -300,9 +384,6 @@ void check(const SimulateOptions& options) {
   for (const double rate : options.rates) {
     if (rate * seconds_of(options) <= kMostRequests) continue;
     refuse("--rate and --duration make more than ten million requests", "lower one of them");
-  }
-  if (options.deadlines && options.ttft_ms == 0 && options.tpot_ms.empty()) {
-    refuse("--deadlines without a target", "add --tpot-ms or --ttft-ms");
   }
   const double weight = std::accumulate(options.mix.begin(), options.mix.end(), 0.0);
   if (!options.mix.empty() && (options.mix.size() != options.tpot_ms.size() || weight <= 0)) {
@@ -382,7 +463,7 @@ void add_load_options(CLI::App& command, SimulateOptions& options) {
       ->check(CLI::Range(1, 1 << 20));
   command
       .add_option("--tpot-ms", options.tpot_ms,
-                  "Target of each request: ms per output token; several: each request draws one")
+                  "Target of each request: ms per output token; several: each request draws one [recorded]")
       ->delimiter(',')
       ->check(CLI::Range(0.001, 3.6e6))
       ->check(nan_fault);
@@ -390,7 +471,7 @@ void add_load_options(CLI::App& command, SimulateOptions& options) {
       ->delimiter(',')
       ->check(CLI::Range(0.0, 1e6))
       ->check(nan_fault);
-  command.add_option("--ttft-ms", options.ttft_ms, "Target of each request: ms to the first token")
+  command.add_option("--ttft-ms", options.ttft_ms, "Target of each request: ms to the first token [recorded]")
       ->check(CLI::Range(0.001, 3.6e6))
       ->check(nan_fault);
 }
@@ -430,7 +511,7 @@ void add_simulate(CLI::App& app) {
   command->add_option("--topics", options->topics, "name=α, comma separated; requests take them in turns")
       ->delimiter(',');
   command->add_option("--ledger", options->ledger,
-                      "Takes requests and their topics' recent α from this ledger, and "
+                      "Takes requests, their targets and their topics' recent α from this ledger, and "
                       "their times too if no load is given");
   command->add_option("--arms", options->arms, "Ways to decode, comma separated [auto,none]")->delimiter(',');
   add_load_options(*command, *options);

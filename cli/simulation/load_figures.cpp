@@ -2,9 +2,9 @@
 #include "cli/simulation/load_figures.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
-#include <utility>
 
 namespace slip {
 namespace {
@@ -35,7 +35,8 @@ double tpot_ms(const ReplyFigures& reply) {
 bool meets(const ReplyFigures& reply) {
   return reply.status == 200 &&
          (reply.slo.ttft_us == 0 || 1e3 * reply.ttft_ms <= static_cast<double>(reply.slo.ttft_us)) &&
-         (reply.slo.tpot_us == 0 || 1e3 * tpot_ms(reply) <= static_cast<double>(reply.slo.tpot_us));
+         (reply.slo.tpot_us == 0 || 1e3 * tpot_ms(reply) <= static_cast<double>(reply.slo.tpot_us)) &&
+         (reply.slo.e2e_us == 0 || 1e3 * reply.e2e_ms <= static_cast<double>(reply.slo.e2e_us));
 }
 
 // How many requests asked for the same targets, and how many got them.
@@ -45,14 +46,14 @@ struct Attained {
 };
 
 void add_attainment(const std::vector<LoadFigures>& runs, double elapsed_s, nlohmann::json& figures) {
-  std::map<std::pair<std::int64_t, std::int64_t>, Attained> by_target;
+  std::map<std::array<std::int64_t, 3>, Attained> by_target;
   Attained all;
   std::int64_t tokens = 0;
   for (const LoadFigures& run : runs) {
     for (const ReplyFigures& reply : run.replies) {
       if (!reply.slo.any()) continue;
       const bool met = meets(reply);
-      for (Attained* sum : {&all, &by_target[{reply.slo.tpot_us, reply.slo.ttft_us}]}) {
+      for (Attained* sum : {&all, &by_target[{reply.slo.tpot_us, reply.slo.ttft_us, reply.slo.e2e_us}]}) {
         ++sum->asked;
         sum->met += met ? 1 : 0;
       }
@@ -64,8 +65,9 @@ void add_attainment(const std::vector<LoadFigures>& runs, double elapsed_s, nloh
   figures["goodput_per_s"] = static_cast<double>(all.met) / elapsed_s;
   figures["goodput_tokens_per_s"] = static_cast<double>(tokens) / elapsed_s;
   for (const auto& [target, sum] : by_target) {
-    figures["attainments"].push_back({{"tpot_ms", static_cast<double>(target.first) / 1e3},
-                                      {"ttft_ms", static_cast<double>(target.second) / 1e3},
+    figures["attainments"].push_back({{"tpot_ms", static_cast<double>(target[0]) / 1e3},
+                                      {"ttft_ms", static_cast<double>(target[1]) / 1e3},
+                                      {"e2e_ms", static_cast<double>(target[2]) / 1e3},
                                       {"requests", sum.asked},
                                       {"attainment", sum.share()}});
   }

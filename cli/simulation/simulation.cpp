@@ -337,11 +337,12 @@ LoadFigures simulate(const Simulation& simulation, const std::vector<Arrival>& a
   std::map<std::uint64_t, SimulatedDraft::Knowledge> knowledge;
   for (const SimulatedTopic& topic : simulation.topics) {
     const DraftId id{static_cast<std::uint32_t>(drafts.size()) + 1};
-    const bool drafts_for = topic.alpha > 0 && simulation.draft;
+    const double alpha = simulation.options.adaptive_k ? topic.alpha : topic.alpha_of_all_steps.value_or(topic.alpha);
+    const bool drafts_for = alpha > 0 && simulation.draft;
     drafts.push_back(drafts_for ? std::make_shared<LiveDraft>(id, topic.name) : nullptr);
     if (!drafts_for) continue;
-    const double sibling_rate = kSiblingRatePerAlpha * topic.alpha;
-    knowledge.insert({id.value, {DraftConfidence(topic.alpha), topic.drafted_share, sibling_rate}});
+    const double sibling_rate = kSiblingRatePerAlpha * alpha;
+    knowledge.insert({id.value, {DraftConfidence(alpha), topic.drafted_share, sibling_rate}});
   }
   const EngineOptions& options = simulation.options;
   const std::int32_t decoding_rows = options.max_running * (1 + std::min(options.k, kMaxProposalNodes));

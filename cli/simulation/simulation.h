@@ -23,6 +23,7 @@ struct SimulatedTopic {
   // Share of the decoding steps in which the planner lets the draft propose: elsewhere nothing made it expect a hit.
   // α is that of these steps. Fixed lengths propose in every step.
   double drafted_share = 1;
+  std::optional<double> alpha_of_all_steps = {};  // α of fixed lengths; empty: `alpha`
 };
 
 struct Simulation {

@@ -2,11 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What bench/slo.py computes from answers."""
 
+import argparse
+import contextlib
+import io
+import json
 import pathlib
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+import closed_loop  # noqa: E402
 import slo  # noqa: E402
 
 
@@ -58,6 +64,76 @@ class Figures(unittest.TestCase):
     def test_the_median_of_several_seeds(self):
         runs = [("a", {"attainment": 0.2}), ("b", {"attainment": 1.0}), ("a", {"attainment": 0.6}), ("a", {"attainment": 0.4})]
         self.assertEqual(slo.median(runs, "a", lambda one: one["attainment"]), 0.4)
+
+
+def simulated(attainment, goodput):
+    """Figures of an arm as `slipstream simulate --json` prints them."""
+    return {"attainment": attainment, "goodput_tokens_per_s": goodput,
+            "attainments": [{"tpot_ms": 9.1, "requests": 3, "attainment": attainment}, {"tpot_ms": 21.9, "requests": 1, "attainment": 1.0}]}
+
+
+class Predictions(unittest.TestCase):
+    def test_a_prediction_is_the_mean_of_its_seeds_beside_what_was_measured(self):
+        found = slo.compared({"attainment": 0.75, "goodput_tokens_per_s": 100}, [simulated(0.7, 90), simulated(0.9, 130)])
+        self.assertAlmostEqual(found["predicted_attainment"], 0.8)
+        self.assertAlmostEqual(found["predicted_less_measured_attainment"], 0.05)
+        self.assertAlmostEqual(found["predicted_goodput_tokens_per_s"], 110)
+        self.assertAlmostEqual(found["predicted_less_measured_goodput_tokens_per_s"], 10)
+        self.assertEqual(found["predicted_requests"], 4)
+        self.assertEqual([ms for ms, _ in found["predicted_by_tpot_ms"]], [9.1, 21.9])
+        self.assertAlmostEqual(found["predicted_by_tpot_ms"][0][1], 0.8)
+
+    def test_each_arm_is_simulated_from_its_own_ledger_as_its_service_plans(self):
+        calls = []
+        options = argparse.Namespace(slipstream="slipstream")
+        simulate, slo.simulate = slo.simulate, lambda command: calls.append(command) or simulated(0.5, 10)
+        try:
+            for arm in slo.ARMS:
+                found = slo.prediction(options, pathlib.Path("P"), pathlib.Path(arm) / "ledger.db", arm, {"attainment": 0.5, "goodput_tokens_per_s": 10})
+                self.assertEqual("predicted_attainment" in found, arm != "refusing")
+        finally:
+            slo.simulate = simulate
+        self.assertEqual(calls[0], "slipstream simulate --profile P --ledger deadlines/ledger.db --arms auto --seed 1 --json --deadlines".split())
+        plans = {call[call.index("--ledger") + 1].split("/")[0]: (call[call.index("--arms") + 1], "--deadlines" in call) for call in calls}
+        self.assertEqual(plans, {"deadlines": ("auto", True), "ignored": ("auto", False), "adaserve": ("adaserve", True),
+                                 "chain1": ("k1", False), "chain3": ("k3", False), "plain": ("none", False)})
+        self.assertEqual(len(calls), 6 * slo.SIMULATED_SEEDS)
+
+    def test_a_profile_that_cannot_predict_is_refused_before_anything_is_measured(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "profile.json"
+
+            def refusal(text, arms):
+                if text is not None:
+                    file.write_text(text)
+                with self.assertRaises(closed_loop.ServiceError) as caught:
+                    slo.read_profile(file, arms)
+                return str(caught.exception)
+            self.assertIn("No such file", refusal(None, ["plain"]))
+            self.assertIn("profile.json", refusal("{", ["plain"]))
+            self.assertIn("is no profile", refusal("[]", ["plain"]))
+            self.assertIn("is no profile", refusal('{"benchmark": "slo"}', ["plain"]))
+            without_draft = json.dumps({"slipstream_profile": 1, "target": {}})
+            self.assertIn("has no draft", refusal(without_draft, ["plain", "deadlines"]))
+            self.assertEqual(slo.read_profile(file, ["plain", "refusing"]), without_draft)
+
+    def test_a_failed_simulation_says_why(self):
+        with self.assertRaises(closed_loop.ServiceError) as caught:
+            slo.simulate([sys.executable, "-c", "import sys; sys.exit('no ledger there')"])
+        self.assertIn("no ledger there", str(caught.exception))
+
+    def test_the_table_has_predictions_beside_measurements(self):
+        measured = slo.figures_of([record(10, True), record(30, False)], elapsed=2, tiers=[0, 0])
+        predicted = measured | slo.compared(measured, [simulated(0.53, 6)])
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            slo.print_table({"profile": {}, "loads": [{"load": 0.8, "runs": [["deadlines", predicted], ["refusing", measured]]}]},
+                            ["deadlines", "refusing"])
+        head, deadlines, refusing = shown.getvalue().splitlines()
+        self.assertEqual(head.split()[-4:], ["predicted", "diff.", "goodput", "diff."])
+        self.assertEqual(deadlines.split()[-4:], ["0.53", "+0.03", "6", "+1"])
+        self.assertEqual(refusing.split()[-4:], ["–"] * 4)
+        self.assertEqual(len({len(head), len(deadlines), len(refusing)}), 1)
 
 
 if __name__ == "__main__":

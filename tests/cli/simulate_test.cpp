@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -46,8 +47,10 @@ class SimulateCommand : public ::testing::Test {
     command_output(arguments);
     return path("p.json");
   }
-  // A ledger of `n` requests, a third of them math, that came one after the other.
-  void record_requests(int n, std::int64_t between_us, int cached_tokens = 0) const {
+  // A ledger of `n` requests, a third of them math, that came one after the other. `change` gets each row's number.
+  void record_requests(
+      int n, std::int64_t between_us,
+      const std::function<void(int, RequestRow&)>& change = [](int, RequestRow&) {}) const {
     LedgerOptions options;
     options.file = folder_.path() / "ledger.db";
     Ledger ledger(options);
@@ -61,8 +64,8 @@ class SimulateCommand : public ::testing::Test {
       row.first_rejections = 10 - row.accepted;
       row.steps = 5;
       row.prompt_tokens = 200;
-      row.cached_tokens = cached_tokens;
       row.output_tokens = 64;
+      change(i, row);
       ledger.record(row);
     }
   }
@@ -133,6 +136,42 @@ TEST_F(SimulateCommand, TakesTopicsAndTheirAcceptanceFromALedger) {
       << "answers are as long as the recorded ones";
 }
 
+// Bug: fixed lengths took the α of the steps in which a planner had proposed.
+TEST_F(SimulateCommand, FixedLengthsTakeFromAPlannersLedgerWhatDraftsWereScoredWith) {
+  const std::string profile = calculated();
+  const auto alpha_of_k1 = [&] {
+    const json result = json::parse(command_output({"simulate", "--profile", profile, "--ledger", path("ledger.db"),
+                                                    "--rate", "10", "--duration", "20", "--arms", "k1", "--json"}));
+    return result["loads"][0]["arms"]["k1"]["alpha"].get<double>();
+  };
+  const auto warns = [&](double alpha) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_NEAR(alpha_of_k1(), alpha, 0.06);
+    return ::testing::internal::GetCapturedStderr().find("too high an α for math, sql") != std::string::npos;
+  };
+  const auto record_with_drafted_steps = [&](int n_drafted) {
+    std::filesystem::remove(path("ledger.db"));
+    record_requests(30, /*between_us=*/0, [&](int, RequestRow& row) { row.tested = {{.reached = n_drafted}}; });
+  };
+  const double served = (2 * 0.6 + 0.2) / 3;
+  record_with_drafted_steps(4);
+  EXPECT_FALSE(warns(served)) << "of four steps after the first";
+  record_with_drafted_steps(1);
+  EXPECT_TRUE(warns(served));
+  {
+    LedgerOptions options;
+    options.file = path("ledger.db");
+    Ledger ledger(options);
+    for (const char* topic : {"math", "sql"}) {
+      SameTextRow row{.at_us = wall_us(), .topic = topic, .draft = topic};
+      row.live_accepted = 1;
+      row.live_first_rejections = 9;
+      ledger.record(row);
+    }
+  }
+  EXPECT_FALSE(warns(0.1));
+}
+
 TEST_F(SimulateCommand, ReplaysALedgerAtTheTimesThatItRecorded) {
   record_requests(31, /*between_us=*/2'000'000);
   const json result = json::parse(command_output({"simulate", "--profile", calculated(), "--ledger", path("ledger.db"),
@@ -149,12 +188,41 @@ TEST_F(SimulateCommand, FindsInThePrefixCacheWhatALedgerRecorded) {
   const std::string profile = calculated();
   const auto ttft_ms = [&](int cached_tokens) {
     std::filesystem::remove(path("ledger.db"));
-    record_requests(30, /*between_us=*/2'000'000, cached_tokens);
+    record_requests(30, /*between_us=*/2'000'000, [&](int, RequestRow& row) { row.cached_tokens = cached_tokens; });
     const json result = json::parse(
         command_output({"simulate", "--profile", profile, "--ledger", path("ledger.db"), "--arms", "none", "--json"}));
     return result["loads"][0]["arms"]["none"]["ttft_ms"]["p50"].get<double>();
   };
   EXPECT_LT(ttft_ms(192), 0.5 * ttft_ms(0));
+}
+
+// Bug: replayed requests asked for nothing, so attainment could not be predicted.
+TEST_F(SimulateCommand, ReplayedRequestsAskForTheTargetsThatTheLedgerRecorded) {
+  record_requests(30, /*between_us=*/2'000'000, [](int i, RequestRow& row) {
+    if (i % 3 == 0) row.slo_tpot_ms = 0.012;
+    if (i % 3 == 1) row.slo_e2e_ms = 60'000;
+  });
+  const std::vector<std::string> replay{"simulate",        "--profile", calculated(), "--ledger",
+                                        path("ledger.db"), "--arms",    "none"};
+  const auto figures = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), replay.begin(), replay.end());
+    more.emplace_back("--json");
+    return json::parse(command_output(more))["loads"][0]["arms"]["none"];
+  };
+  for (const json& recorded : {figures({}), figures({"--deadlines"}), figures({"--rate", "1", "--duration", "30"})}) {
+    ASSERT_EQ(recorded["attainments"].size(), 2U);
+    EXPECT_EQ(recorded["attainments"][0]["e2e_ms"], 60'000);
+    EXPECT_EQ(recorded["attainments"][0]["attainment"], 1);
+    EXPECT_EQ(recorded["attainments"][1]["tpot_ms"], 0.012);
+    EXPECT_EQ(recorded["attainments"][1]["attainment"], 0);
+  }
+  EXPECT_EQ(figures({})["attainments"][1]["requests"], 10);
+  EXPECT_EQ(figures({})["attainment"], 0.5) << "of those that asked";
+  const json given = figures({"--ttft-ms", "60000"});
+  ASSERT_EQ(given["attainments"].size(), 1U);
+  EXPECT_EQ(given["attainments"][0]["requests"], 30) << "options hold for all";
+  EXPECT_EQ(given["attainments"][0]["tpot_ms"], 0);
+  EXPECT_THAT(command_output(replay), HasSubstr("e2e 60000 ms: 100 %  TPOT 0.012 ms: 0 %"));
 }
 
 TEST_F(SimulateCommand, WhatDoesNotFitTogetherIsRefusedWithTheOption) {
@@ -178,7 +246,9 @@ TEST_F(SimulateCommand, WhatDoesNotFitTogetherIsRefusedWithTheOption) {
   EXPECT_THAT(refused({"--rate", "1", "--scale", "2"}), HasSubstr("--scale"));
   EXPECT_THAT(refused({"--topics", "sql=0.5", "--scale", "2"}), HasSubstr("no load"));
   EXPECT_THAT(refused({"--rate", "1000000", "--duration", "10000000"}), HasSubstr("ten million"));
-  EXPECT_THAT(refused({"--rate", "1", "--deadlines"}), HasSubstr("--deadlines"));
+  EXPECT_THAT(refused({"--rate", "1", "--deadlines"}), HasSubstr("no request has a target"));
+  record_requests(3, /*between_us=*/1'000'000);
+  EXPECT_THAT(refused({"--ledger", path("ledger.db"), "--deadlines"}), HasSubstr("no request has a target"));
   EXPECT_THAT(refused({"--rate", "1", "--tpot-ms", "10,20", "--mix", "1"}), HasSubstr("--mix"));
   EXPECT_THAT(refused({"--rate", "1", "--tpot-ms", "10,20", "--mix", "0,0"}), HasSubstr("--mix"));
   EXPECT_THAT(refused({"--rate", "1", "--mix", "1"}), HasSubstr("--mix"));

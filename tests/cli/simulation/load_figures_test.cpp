@@ -70,6 +70,9 @@ TEST(LoadFigures, ATargetIsMetByAnAnswerThatMeetsAllOfIt) {
   EXPECT_NEAR(both["goodput_tokens_per_s"].get<double>(), 5.5, 1e-6);
   EXPECT_EQ(summary_for(run, {10'000, 0})["attainment"], 0.5);
   EXPECT_EQ(summary_for(run, {0, 50'000})["attainment"], 0.5);
+  // Bug: the time of a whole answer was not looked at.
+  EXPECT_EQ(summary_for(run, {.e2e_us = 150'000})["attainment"], 0.5);
+  EXPECT_EQ(summary_for(run, {10'000, 0, 120'000})["attainment"], 0.25);
 }
 
 TEST(LoadFigures, EachTargetHasItsOwnShare) {
@@ -80,7 +83,7 @@ TEST(LoadFigures, EachTargetHasItsOwnShare) {
   EXPECT_NEAR(figures["attainment"].get<double>(), 2.0 / 3, 1e-9) << "one asked for nothing";
   ASSERT_EQ(figures["attainments"].size(), 2U);
   EXPECT_EQ(figures["attainments"][0],
-            (json{{"tpot_ms", 10.0}, {"ttft_ms", 0.0}, {"requests", 2}, {"attainment", 0.5}}));
+            (json{{"tpot_ms", 10.0}, {"ttft_ms", 0.0}, {"e2e_ms", 0.0}, {"requests", 2}, {"attainment", 0.5}}));
   EXPECT_EQ(figures["attainments"][1]["attainment"], 1);
 }
 

@@ -81,6 +81,18 @@ TEST(Simulate, ADraftThatProposesInFewStepsBringsLess) {
   EXPECT_EQ(accepted_length(with_fixed(3, 0.6), 0.25), accepted_length(with_fixed(3, 0.6), 1));
 }
 
+// Bug: fixed lengths took the planner's α, which is that of the steps that it chose.
+TEST(Simulate, FixedLengthsTakeTheAcceptanceRateOfAllSteps) {
+  std::vector<Arrival> arrivals;
+  for (int i = 0; i < 64; ++i) arrivals.push_back({0.01 * i, 128});
+  const auto alpha = [&](Simulation simulation) {
+    simulation.topics.front().alpha_of_all_steps = 0.3;
+    return summarize({simulate(simulation, arrivals)})["alpha"].get<double>();
+  };
+  EXPECT_NEAR(alpha(with_fixed(3, 0.8)), 0.3, 0.02);
+  EXPECT_GT(alpha(usual(0.8)), 0.7) << "the planner's";
+}
+
 // α counts first choices alone, so it is the same with siblings.
 TEST(Simulate, ASiblingMayBeRightWhereTheDraftIsWrong) {
   std::vector<Arrival> arrivals;
