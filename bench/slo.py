@@ -12,6 +12,7 @@ Arms, which get the same requests at the same times:
   refusing   the same with slo.admission = "refuse": a request whose target is not predicted to be met is not served
   ignored    the defaults with engine.deadlines = false: targets are measured, nothing is planned by them
   adaserve   the policy of that paper: speculation.policy = "adaserve"
+  fcfs, stta  no speculation, in batches that the tightest target allows: speculation.policy = "fcfs", "stta"
   chain1, chain3  always so many tokens of the draft, targets ignored
   plain      the defaults without speculation, targets ignored
 With --learn-first N all arms serve the drafts that a service publishes while it answers N other requests a topic; without it
@@ -46,6 +47,8 @@ ARMS = {"deadlines": ([], ""),
         "refusing": ([], '[slo]\nadmission = "refuse"\n'),
         "ignored": ([], IGNORED),
         "adaserve": ([], '[speculation]\npolicy = "adaserve"\n'),
+        "fcfs": ([], '[speculation]\npolicy = "fcfs"\n'),
+        "stta": ([], '[speculation]\npolicy = "stta"\n'),
         "chain1": (["--k", "1"], FIXED_LENGTH),
         "chain3": (["--k", "3"], FIXED_LENGTH),
         "plain": (["--no-speculation"], IGNORED)}

@@ -42,12 +42,13 @@ constexpr const char* kFooter =
     "  slipstream simulate --profile profile.json --topics all=0.6 --rate 5,10 --deadlines --tpot-ms 12,30,100 "
     "--mix 60,20,20 --arms auto,adaserve,none\n"
     "slipstream profile makes the profile. Arms: auto is what serve does; lengths the same without early stops; none\n"
-    "plain decoding; k3 always three drafted tokens; adaserve, equal_greedy and global_greedy other policies of\n"
-    "speculation.policy. All arms see the same arrivals. A ledger's requests ask for the targets that it recorded,\n"
-    "unless --tpot-ms or --ttft-ms gives others for all. From a ledger prompts share what the prefix cache had of\n"
-    "them; all others differ. Answers are as long as asked for, or as recorded. α stays as it is: nothing is learned.\n"
-    "A planner's ledger has the α of the steps in which it proposed. k1, k2, … propose in every step: they take the α\n"
-    "by which learning scored the drafts, or that of the planner's steps, which is too high, if there are no scores.";
+    "plain decoding; k3 always three drafted tokens; adaserve, equal_greedy, global_greedy, fcfs and stta other\n"
+    "policies of speculation.policy, the last two without speculation. All arms see the same arrivals. A ledger's\n"
+    "requests ask for the targets that it recorded, unless --tpot-ms or --ttft-ms gives others for all. From a ledger\n"
+    "prompts share what the prefix cache had of them; all others differ. Answers are as long as asked for, or as\n"
+    "recorded. α stays as it is: nothing is learned. A planner's ledger has the α of the steps in which it proposed.\n"
+    "k1, k2, … propose in every step: they take the α by which learning scored the drafts, or that of the planner's\n"
+    "steps, which is too high, if there are no scores.";
 
 struct SimulateOptions {
   std::string profile, ledger, trace, svg;
@@ -182,7 +183,7 @@ EngineOptions options_of(const std::string& arm, const SimulateOptions& options)
   if ((!engine.adaptive_k && arm != "none" && !arm.starts_with("k")) || engine.k < 0 || engine.k > kMaxProposalNodes) {
     throw Error(ErrorCode::kInvalidArgument, "--arms: '" + arm +
                                                  "' is none of auto, lengths, adaserve, equal_greedy, global_greedy, "
-                                                 "none, k1 … k" +
+                                                 "fcfs, stta, none, k1 … k" +
                                                  std::to_string(kMaxProposalNodes));
   }
   return engine;

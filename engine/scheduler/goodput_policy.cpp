@@ -15,7 +15,7 @@ constexpr double kProbeShare = 0.005, kMostProbeUs = 10'000;
 }  // namespace
 
 void GoodputPolicy::limit_step(std::span<const DeadlineLoad> loads, const StepForecast& forecast,
-                               std::int32_t most_rows, DeadlineLimits& limits) const {
+                               const StepCurve& /*curve*/, std::int32_t most_rows, DeadlineLimits& limits) {
   limits.prompt_rows = prompt_rows_in_time(loads, forecast, most_rows);
   mark_sequences_to_skip(loads, forecast, most_rows, limits.skipped);
 }

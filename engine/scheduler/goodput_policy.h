@@ -16,8 +16,8 @@ class GoodputPolicy final : public SpeculationPolicy {
  public:
   explicit GoodputPolicy(PolicyOptions options) : options_(options) {}
 
-  void limit_step(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most_rows,
-                  DeadlineLimits& limits) const override;
+  void limit_step(std::span<const DeadlineLoad> loads, const StepForecast& forecast, const StepCurve& curve,
+                  std::int32_t most_rows, DeadlineLimits& limits) override;
   void choose(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
               std::vector<DraftOrder>& orders) override;
   void add_step(double us) override;

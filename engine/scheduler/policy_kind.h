@@ -13,6 +13,8 @@ enum class PolicyKind : std::uint8_t {
   kAdaServe,      // AdaServe (arXiv 2501.12162): first the nodes needed to be on time, then the likeliest
   kEqualGreedy,   // for comparison: each sequence's likeliest nodes, as many for one as for the others
   kGlobalGreedy,  // for comparison: the likeliest nodes of all sequences
+  kFcfs,          // for comparison: no speculation; the first that came, as many as the tightest target allows
+  kStta,          // for comparison: the same, but those nearest to missing their target
 };
 
 std::string_view policy_name(PolicyKind kind);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "engine/scheduler/capped_batch_policy.h"
 #include "engine/scheduler/goodput_policy.h"
 #include "engine/scheduler/tree_policy.h"
 
@@ -38,13 +39,14 @@ class FixedPolicy final : public SpeculationPolicy {
 }  // namespace
 
 void SpeculationPolicy::limit_step(std::span<const DeadlineLoad> loads, const StepForecast& /*forecast*/,
-                                   std::int32_t most_rows, DeadlineLimits& limits) const {
+                                   const StepCurve& /*curve*/, std::int32_t most_rows, DeadlineLimits& limits) {
   limits.prompt_rows = most_rows;
   limits.skipped.assign(loads.size(), 0);
 }
 
 std::unique_ptr<SpeculationPolicy> make_policy(PolicyKind kind, PolicyOptions options) {
   if (kind == PolicyKind::kGoodput) return std::make_unique<GoodputPolicy>(options);
+  if (kind == PolicyKind::kFcfs || kind == PolicyKind::kStta) return std::make_unique<CappedBatchPolicy>(kind);
   return std::make_unique<TreePolicy>(kind, options);
 }
 

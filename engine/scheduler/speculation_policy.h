@@ -35,10 +35,12 @@ struct PolicyOptions {
 class SpeculationPolicy {
  public:
   virtual ~SpeculationPolicy() = default;
+  // Whether it lets sequences propose at all. If not, no sequence begins a draft, and every order is empty.
+  virtual bool speculates() const { return true; }
   // Limits the next step for the sake of targets. The step reads at most `most_rows` rows of prompts. `loads`: all
-  // running sequences; empty: none has a target.
-  virtual void limit_step(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most_rows,
-                          DeadlineLimits& limits) const;
+  // running sequences, in the engine's order; empty: none has a target.
+  virtual void limit_step(std::span<const DeadlineLoad> loads, const StepForecast& forecast, const StepCurve& curve,
+                          std::int32_t most_rows, DeadlineLimits& limits);
   // Fills an order for each outlook. The step also reads `prompt_rows` rows of prompts.
   virtual void choose(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
                       std::vector<DraftOrder>& orders) = 0;

@@ -206,7 +206,7 @@ void Engine::State::begin_optional(Sequence& sequence) {
     const auto failure = contain([&] { observations->begin(observed_request(request, sequence.rule)); });
     sequence.observed = !failure;
   }
-  if (request.k.value_or(options.k) == 0) return;
+  if (!policy->speculates() || request.k.value_or(options.k) == 0) return;
   const auto failure = contain([&] {
     const SequenceRef ref = sequence.ref();
     if (!proposer->drafts_for(ref)) return;

@@ -83,8 +83,7 @@ DeadlineLoad Engine::State::deadline_of(std::size_t i, std::int64_t now_us) cons
   return load;
 }
 
-// Limits the prompts of this step to what the targets of running answers allow, and skips the sequences that are ahead
-// of them.
+// Limits this step for the sake of targets: its rows of prompts, and the sequences that have a part in it.
 void Engine::State::look_at_deadlines() {
   prompt_limit_ = runs_background() ? std::min(kBackgroundPromptRows, options.prefill_chunk) : options.prefill_chunk;
   deadlines_.clear();
@@ -98,9 +97,10 @@ void Engine::State::look_at_deadlines() {
     deadlines_.push_back(deadline_of(i, now_us));
     rows += loads_[i].n_pending == 1 ? 1 + (figures.steps > 0 ? figures.proposed / figures.steps : 0) : 0;
   }
-  forecast_.decode_us = estimates_.curve().pass_us(rows);
+  const StepCurve curve = estimates_.curve();
+  forecast_.decode_us = curve.pass_us(rows);
   forecast_.has_queue = request_queue.n_waiting() > 0;
-  policy->limit_step(deadlines_, forecast_, options.prefill_chunk, deadline_limits_);
+  policy->limit_step(deadlines_, forecast_, curve, options.prefill_chunk, deadline_limits_);
   prompt_limit_ = deadline_limits_.prompt_rows;
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (deadline_limits_.skipped[i] != 0) loads_[i].n_pending = 0;
@@ -217,7 +217,7 @@ void Engine::State::learn_lengths() {
   if (cores == nullptr || leased || figures_.prefill_rows > 0 || !estimates_.knows_times()) return;
   if (++n_since_report_ < kStepsBetweenReports || outlooks_.empty()) return;
   n_since_report_ = 0;
-  decode_time_.add(estimates_.curve(), outlooks_, options.k);
+  decode_time_.add(estimates_.curve(), outlooks_, policy->speculates() ? options.k : 0);
   cores->set_decode_time(decode_time_.time());
 }
 

@@ -104,6 +104,13 @@ TEST_F(SimulateCommand, ComparesPoliciesForRequestsWithTargets) {
   EXPECT_THAT(command_output(load), HasSubstr("1000 ms: 100 %"));
 }
 
+TEST_F(SimulateCommand, PoliciesWithoutSpeculationAreArms) {
+  const json arms = json::parse(
+      command_output({"simulate", "--profile", calculated(), "--topics", "all=0.6", "--rate", "4", "--duration", "10",
+                      "--deadlines", "--tpot-ms", "1000", "--arms", "fcfs,stta,none", "--json"}))["loads"][0]["arms"];
+  for (const char* name : {"fcfs", "stta"}) EXPECT_EQ(arms[name], arms["none"]) << name << ": nothing is capped";
+}
+
 // Bug: all arms proposed chains, although `serve` proposes siblings too.
 TEST_F(SimulateCommand, ProposesSiblingsAsServeDoes) {
   const json arms =

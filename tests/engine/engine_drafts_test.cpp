@@ -222,6 +222,25 @@ TEST(EngineWithDrafts, ARequestSaysWhatMayPropose) {
   }
 }
 
+// From the first step on, when no time is known yet, and for a request that asks for drafts.
+TEST(EngineWithDrafts, APolicyWithoutSpeculationProposesNothing) {
+  const SamplingParams sampling{.temperature = 1, .seed = 3};
+  const auto plain = answers_of(sampling, {.k = 0});
+  for (const PolicyKind policy : {PolicyKind::kFcfs, PolicyKind::kStta}) {
+    for (const bool deadlines : {false, true}) {
+      Setting run{.k = 8, .concurrency = 6, .prompt_lookup = true, .adaptive_k = true};
+      run.policy = policy;
+      run.deadlines = deadlines;
+      run.k_of_request = 4;
+      const auto answers = answers_of(sampling, run);
+      for (std::size_t i = 0; i < answers.size(); ++i) {
+        EXPECT_TRUE(answers[i].same_as(plain[i])) << policy_name(policy);
+        EXPECT_EQ(answers[i].summary.figures.proposed, 0) << policy_name(policy);
+      }
+    }
+  }
+}
+
 // Which of the two is proposed hangs on the clock here.
 TEST(EngineWithDrafts, ChoosingBetweenDraftAndGuessesChangesSpeedAlone) {
   for (const SamplingParams& sampling :
@@ -233,8 +252,8 @@ TEST(EngineWithDrafts, ChoosingBetweenDraftAndGuessesChangesSpeedAlone) {
       run.past_answers = past_answers;
       run.tree_width = 3;
       run.deadlines = true;
-      for (const PolicyKind policy :
-           {PolicyKind::kGoodput, PolicyKind::kAdaServe, PolicyKind::kEqualGreedy, PolicyKind::kGlobalGreedy}) {
+      for (const PolicyKind policy : {PolicyKind::kGoodput, PolicyKind::kAdaServe, PolicyKind::kEqualGreedy,
+                                      PolicyKind::kGlobalGreedy, PolicyKind::kFcfs, PolicyKind::kStta}) {
         run.policy = policy;
         const auto answers = answers_of(sampling, run);
         for (std::size_t i = 0; i < answers.size(); ++i) {

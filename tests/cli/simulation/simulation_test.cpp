@@ -250,10 +250,41 @@ TEST(Simulate, PlanningForTargetsBeatsTheOtherPoliciesWherePromptsAreDear) {
   for (const double rate : {3.0, 4.0, 5.0}) {
     const double planned = attainment(PolicyKind::kGoodput, true, rate, 700);
     EXPECT_GT(planned, attainment(PolicyKind::kGoodput, false, rate, 700) + 0.02) << rate << ", targets ignored";
-    for (const PolicyKind policy : {PolicyKind::kAdaServe, PolicyKind::kEqualGreedy, PolicyKind::kGlobalGreedy}) {
+    for (const PolicyKind policy : {PolicyKind::kAdaServe, PolicyKind::kEqualGreedy, PolicyKind::kGlobalGreedy,
+                                    PolicyKind::kFcfs, PolicyKind::kStta}) {
       EXPECT_GT(planned, attainment(policy, true, rate, 700) - 0.01) << rate << " requests/s, " << policy_name(policy);
     }
   }
+}
+
+// 16 rows take 15.6 ms and 10 take 11.4 ms, so of 16 requests for 12 ms a token ten can be on time.
+TEST(Simulate, ACappedBatchIsOnTimeWhereAllTogetherAreLate) {
+  std::vector<Arrival> arrivals(16, {.max_tokens = 256, .prompt_tokens = 4});
+  draw_targets(std::vector<SloTargets>{{.tpot_us = 12'000}}, std::vector{1.0}, 3, arrivals);
+  const auto on_time = [&](PolicyKind policy, bool deadlines) -> double {
+    Simulation simulation = usual(0.6);
+    simulation.target = costs(10'000, 700);
+    simulation.options.policy = policy;
+    simulation.options.deadlines = deadlines;
+    const json found = summarize({simulate(simulation, arrivals)});
+    EXPECT_EQ(found["completed"], 16);
+    EXPECT_NEAR(found["accepted_length"].get<double>(), 1, 1e-9) << "nothing is proposed";
+    return found["attainment"];
+  };
+  EXPECT_NEAR(on_time(PolicyKind::kFcfs, true), 10.0 / 16, 1.0 / 16);
+  EXPECT_EQ(on_time(PolicyKind::kStta, true), 0) << "it serves all in turn";
+  EXPECT_EQ(on_time(PolicyKind::kFcfs, false), 0);
+}
+
+// Regression: after a request that was alone, a second row was predicted to take 4 % longer than the first. A target of
+// less than that kept the batch at one sequence for ever, though 8 rows take as long as one.
+TEST(Simulate, ACappedBatchGrowsWhereItsPredictionWasTooCareful) {
+  std::vector<Arrival> arrivals(9, {.at_s = 1, .max_tokens = 256, .prompt_tokens = 4, .slo = {.tpot_us = 10'200}});
+  arrivals.front().at_s = 0;
+  Simulation simulation = usual(0.6);
+  simulation.options.deadlines = true;
+  simulation.options.policy = PolicyKind::kFcfs;
+  EXPECT_LT(mean_e2e_ms(simulation, arrivals), 2 * 2560) << "one after the other they take 12 seconds";
 }
 
 // Regression: prompts that got a few rows a step held the places of others, so a server that could give everybody the

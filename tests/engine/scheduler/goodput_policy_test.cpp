@@ -103,12 +103,12 @@ TEST(GoodputPolicy, PromptsAndWhoIsAheadWaitForWhoWouldBeLate) {
                                         {.slo = {.tpot_us = 1'000'000}, .since_us = 1'000, .n_done = 9}};
   const StepForecast forecast{.decode_us = 10'000, .prompt_row_us = 1'000};
   DeadlineLimits limits;
-  GoodputPolicy({}).limit_step(loads, forecast, 256, limits);
+  GoodputPolicy({}).limit_step(loads, forecast, curve(), 256, limits);
   EXPECT_LT(limits.prompt_rows, 256);
   EXPECT_EQ(limits.skipped, (std::vector<std::uint8_t>{0, 0, 1}));
-  GoodputPolicy({}).limit_step({}, forecast, 256, limits);
+  GoodputPolicy({}).limit_step({}, forecast, curve(), 256, limits);
   EXPECT_EQ(limits.prompt_rows, 256);
-  make_policy(PolicyKind::kAdaServe, {})->limit_step(loads, forecast, 256, limits);
+  make_policy(PolicyKind::kAdaServe, {})->limit_step(loads, forecast, curve(), 256, limits);
   EXPECT_EQ(limits.prompt_rows, 256);
   EXPECT_EQ(limits.skipped, (std::vector<std::uint8_t>{0, 0, 0}));
 }
