@@ -38,8 +38,8 @@ constexpr const char* kFooter =
     "  slipstream simulate --profile profile.json --topics all=0.6 --rate 5,10 --deadlines --tpot-ms 12,30,100 "
     "--mix 60,20,20 --arms auto,adaserve,none\n"
     "slipstream profile makes the profile. Arms: auto is what serve does; lengths the same without early stops; none\n"
-    "plain decoding; k3 always three drafted tokens; adaserve, equal_greedy and global_greedy other policies of\n"
-    "speculation.policy. All arms see the same arrivals. From a ledger prompts\n"
+    "plain decoding; k3 always three drafted tokens; adaserve, equal_greedy, global_greedy and static_tree other\n"
+    "policies of speculation.policy. All arms see the same arrivals. From a ledger prompts\n"
     "share what the prefix cache had of them; all others differ. Answers are as long as asked for, or as recorded. α\n"
     "stays as it is: nothing is learned.";
 
@@ -138,7 +138,7 @@ EngineOptions options_of(const std::string& arm, const SimulateOptions& options)
   if ((!engine.adaptive_k && arm != "none" && !arm.starts_with("k")) || engine.k < 0 || engine.k > kMaxProposalNodes) {
     throw Error(ErrorCode::kInvalidArgument, "--arms: '" + arm +
                                                  "' is none of auto, lengths, adaserve, equal_greedy, global_greedy, "
-                                                 "none, k1 … k" +
+                                                 "static_tree, none, k1 … k" +
                                                  std::to_string(kMaxProposalNodes));
   }
   return engine;

@@ -183,9 +183,10 @@ void visit_engine(FieldVisitor& to, ServeConfig& config) {
       {{policy_name(PolicyKind::kGoodput), PolicyKind::kGoodput},
        {policy_name(PolicyKind::kAdaServe), PolicyKind::kAdaServe},
        {policy_name(PolicyKind::kEqualGreedy), PolicyKind::kEqualGreedy},
-       {policy_name(PolicyKind::kGlobalGreedy), PolicyKind::kGlobalGreedy}},
+       {policy_name(PolicyKind::kGlobalGreedy), PolicyKind::kGlobalGreedy},
+       {policy_name(PolicyKind::kStaticTree), PolicyKind::kStaticTree}},
       "if adaptive is true, how sequences share the rows of a step: for the most tokens per second; by the AdaServe "
-      "paper; or, for comparison, its two simpler forms; on the CPU");
+      "paper; or, for comparison, its two simpler forms, or trees of a shape known before drafting; on the CPU");
   to.field(
       "tree_width", engine.tree_width, {1, kMaxTreeWidth},
       "most choices of a draft for one place; others than the first are proposed where they pay; 1: chains; on the "

@@ -8,10 +8,11 @@
 namespace slip {
 namespace {
 
-constexpr std::array<std::pair<PolicyKind, std::string_view>, 4> kNames{{{PolicyKind::kGoodput, "goodput"},
+constexpr std::array<std::pair<PolicyKind, std::string_view>, 5> kNames{{{PolicyKind::kGoodput, "goodput"},
                                                                          {PolicyKind::kAdaServe, "adaserve"},
                                                                          {PolicyKind::kEqualGreedy, "equal_greedy"},
-                                                                         {PolicyKind::kGlobalGreedy, "global_greedy"}}};
+                                                                         {PolicyKind::kGlobalGreedy, "global_greedy"},
+                                                                         {PolicyKind::kStaticTree, "static_tree"}}};
 
 }  // namespace
 

@@ -13,6 +13,7 @@ enum class PolicyKind : std::uint8_t {
   kAdaServe,      // AdaServe (arXiv 2501.12162): first the nodes needed to be on time, then the likeliest
   kEqualGreedy,   // for comparison: each sequence's likeliest nodes, as many for one as for the others
   kGlobalGreedy,  // for comparison: the likeliest nodes of all sequences
+  kStaticTree,    // for comparison: trees whose shape no drafted token changes, by SmartSpec's goodput
 };
 
 std::string_view policy_name(PolicyKind kind);

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "engine/scheduler/goodput_policy.h"
+#include "engine/scheduler/static_tree_policy.h"
 #include "engine/scheduler/tree_policy.h"
 
 namespace slip {
@@ -45,6 +46,7 @@ void SpeculationPolicy::limit_step(std::span<const DeadlineLoad> loads, const St
 
 std::unique_ptr<SpeculationPolicy> make_policy(PolicyKind kind, PolicyOptions options) {
   if (kind == PolicyKind::kGoodput) return std::make_unique<GoodputPolicy>(options);
+  if (kind == PolicyKind::kStaticTree) return std::make_unique<StaticTreePolicy>(options);
   return std::make_unique<TreePolicy>(kind, options);
 }
 

@@ -25,6 +25,8 @@ using testing::ToyLanguage;
 using testing::ToyWorker;
 
 constexpr std::int32_t kVocab = 23;
+constexpr PolicyKind kPolicies[] = {PolicyKind::kGoodput, PolicyKind::kAdaServe, PolicyKind::kEqualGreedy,
+                                    PolicyKind::kGlobalGreedy, PolicyKind::kStaticTree};
 
 std::vector<std::int32_t> prompt_of(std::int32_t n, std::int32_t step) {
   std::vector<std::int32_t> prompt;
@@ -233,8 +235,7 @@ TEST(EngineWithDrafts, ChoosingBetweenDraftAndGuessesChangesSpeedAlone) {
       run.past_answers = past_answers;
       run.tree_width = 3;
       run.deadlines = true;
-      for (const PolicyKind policy :
-           {PolicyKind::kGoodput, PolicyKind::kAdaServe, PolicyKind::kEqualGreedy, PolicyKind::kGlobalGreedy}) {
+      for (const PolicyKind policy : kPolicies) {
         run.policy = policy;
         const auto answers = answers_of(sampling, run);
         for (std::size_t i = 0; i < answers.size(); ++i) {
@@ -384,8 +385,7 @@ TEST(EngineWithDrafts, EachRequestKeepsToItsTreeLimits) {
       EXPECT_EQ(shapes[6].depth, 8) << "the engine's own limit";
       EXPECT_GT(shapes[6].nodes, 8);
       run.adaptive_k = true;
-      for (const PolicyKind policy :
-           {PolicyKind::kGoodput, PolicyKind::kAdaServe, PolicyKind::kEqualGreedy, PolicyKind::kGlobalGreedy}) {
+      for (const PolicyKind policy : kPolicies) {
         run.policy = policy;
         run_and_check(std::string(policy_name(policy)));
       }

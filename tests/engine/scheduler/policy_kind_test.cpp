@@ -7,8 +7,8 @@ namespace slip {
 namespace {
 
 TEST(PolicyKind, EachNameIsReadBack) {
-  for (const PolicyKind kind :
-       {PolicyKind::kGoodput, PolicyKind::kAdaServe, PolicyKind::kEqualGreedy, PolicyKind::kGlobalGreedy}) {
+  for (const PolicyKind kind : {PolicyKind::kGoodput, PolicyKind::kAdaServe, PolicyKind::kEqualGreedy,
+                                PolicyKind::kGlobalGreedy, PolicyKind::kStaticTree}) {
     EXPECT_EQ(parse_policy(policy_name(kind)), kind);
   }
   EXPECT_EQ(parse_policy("deadline"), std::nullopt);
