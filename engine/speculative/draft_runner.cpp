@@ -198,12 +198,15 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
 }
 
 // The place at `depth` of the chain, or below the node that the draft's row `row` reads. Gumbel noise is the target's.
-// Other draws have their own number at each place of one depth: which nodes are proposed may depend on tokens elsewhere
-// in the tree, for instance where few tokens are possible, so these must tell nothing about a node's own draw.
+// Each other draw of a tree has a random number of its own, which no place of a later step has either: which nodes are
+// proposed may depend on tokens elsewhere in the tree, and must tell nothing about another draw (acceptance.h). No
+// later token of a chain decides about an earlier one, so its draws may share theirs with later steps, as a device's
+// do.
 DraftRunner::PlaceAddress DraftRunner::address_of(const DraftChain& chain, std::int32_t depth, std::int32_t row) const {
   PlaceAddress at{chain.sequence->next_address()};
   at.address.output_index += static_cast<std::uint32_t>(depth);
-  at.first_number = static_cast<std::uint32_t>(kMaxTreeWidth * (1 + row));
+  constexpr std::int32_t kPlaces = 1 + Branches::kMostRead;  // of one depth
+  if (chain.width > 1) at.first_number = static_cast<std::uint32_t>(kMaxTreeWidth * (kPlaces * depth + 1 + row));
   return at;
 }
 

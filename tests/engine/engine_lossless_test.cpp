@@ -375,7 +375,13 @@ class LyingProposer final : public testing::WrappedProposer {
 };
 
 // A draft model with siblings and a rule that ends its chains, or with a planted fault.
-enum class Fault { kNone, kSiblingsAgainstAllOfQ, kDropsUnlikelyTokens, kDropsUnlikelyChildren };
+enum class Fault {
+  kNone,
+  kSiblingsAgainstAllOfQ,
+  kDropsUnlikelyTokens,
+  kDropsUnlikelyChildren,
+  kDropsSiblingsForALaterToken,  // no fault: these were not drawn with it
+};
 
 class FaultyProposer final : public testing::WrappedProposer {
  public:
@@ -424,6 +430,9 @@ class FaultyProposer final : public testing::WrappedProposer {
         if (!dropped) kept.push_back(node);
       }
       keep_nodes(proposal, kept);
+    }
+    if (fault_ == Fault::kDropsSiblingsForALaterToken && proposal.chain_length() > 1 && proposal.tokens[1] < 2) {
+      keep_nodes(proposal, std::vector<std::int32_t>{0, 1});
     }
   }
   Fault fault_;
@@ -484,6 +493,12 @@ TEST(EngineRejection, WhatFollowsSampledSiblingsKeepsTheDistribution) {
     EXPECT_GT(trees.p_value, testing::kSignificance);
     EXPECT_GT(trees.n_behind_siblings, 1000);
   }
+}
+
+// Regression: the next step drew by the random number of the token for which the siblings were dropped.
+TEST(EngineRejection, SiblingsMayBeDroppedForALaterToken) {
+  EXPECT_GT(sampled_trees({.temperature = 2}, Fault::kDropsSiblingsForALaterToken, 90000).p_value,
+            testing::kSignificance);
 }
 
 // Which shapes they have hangs on the clock here.
