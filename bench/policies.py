@@ -9,7 +9,7 @@ token of plain decoding with eight clients (baseline_tpot_ms of bench/slo.py). A
 times:
   planned    the service's defaults: speculation.policy = "goodput", engine.deadlines = true
   ignored    the same without deadlines
-  adaserve, equal_greedy, global_greedy   other policies
+  adaserve, equal_greedy, global_greedy, static_tree   other policies
   fcfs, stta                              no speculation, in batches that the tightest target allows
   k1, k3, k5, none                        chains of fixed length, and plain decoding
 Attainment is the share of requests on time, goodput the tokens per second of those alone (AdaServe, arXiv 2501.12162)."""
@@ -23,7 +23,7 @@ import sys
 
 import service
 
-PLANNED = ["auto", "adaserve", "equal_greedy", "global_greedy", "fcfs", "stta", "k1", "k3", "k5"]
+PLANNED = ["auto", "adaserve", "equal_greedy", "global_greedy", "static_tree", "fcfs", "stta", "k1", "k3", "k5"]
 NAMES = {("auto", True): "planned", ("auto", False): "ignored"}
 
 

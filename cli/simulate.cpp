@@ -42,8 +42,10 @@ constexpr const char* kFooter =
     "  slipstream simulate --profile profile.json --topics all=0.6 --rate 5,10 --deadlines --tpot-ms 12,30,100 "
     "--mix 60,20,20 --arms auto,adaserve,none\n"
     "slipstream profile makes the profile. Arms: auto is what serve does; lengths the same without early stops; none\n"
-    "plain decoding; k3 always three drafted tokens; adaserve, equal_greedy, global_greedy, fcfs and stta other\n"
-    "policies of speculation.policy, the last two without speculation. All arms see the same arrivals. A ledger's\n"
+    "plain decoding; k3 always three drafted tokens; adaserve, equal_greedy, global_greedy, static_tree, fcfs and "
+    "stta\n"
+    "other policies of speculation.policy, the last two without speculation. All arms see the same arrivals. A "
+    "ledger's\n"
     "requests ask for the targets that it recorded, unless --tpot-ms or --ttft-ms gives others for all. From a ledger\n"
     "prompts share what the prefix cache had of them; all others differ. Answers are as long as asked for, or as\n"
     "recorded. α stays as it is: nothing is learned. A planner's ledger has the α of the steps in which it proposed.\n"
@@ -183,7 +185,7 @@ EngineOptions options_of(const std::string& arm, const SimulateOptions& options)
   if ((!engine.adaptive_k && arm != "none" && !arm.starts_with("k")) || engine.k < 0 || engine.k > kMaxProposalNodes) {
     throw Error(ErrorCode::kInvalidArgument, "--arms: '" + arm +
                                                  "' is none of auto, lengths, adaserve, equal_greedy, global_greedy, "
-                                                 "fcfs, stta, none, k1 … k" +
+                                                 "static_tree, fcfs, stta, none, k1 … k" +
                                                  std::to_string(kMaxProposalNodes));
   }
   return engine;

@@ -179,16 +179,11 @@ void visit_engine(FieldVisitor& to, ServeConfig& config) {
   to.field("adaptive", engine.adaptive_k,
            "choose each sequence's k by its acceptance rate and the measured step times");
   to.field(
-      "policy", engine.policy,
-      {{policy_name(PolicyKind::kGoodput), PolicyKind::kGoodput},
-       {policy_name(PolicyKind::kAdaServe), PolicyKind::kAdaServe},
-       {policy_name(PolicyKind::kEqualGreedy), PolicyKind::kEqualGreedy},
-       {policy_name(PolicyKind::kGlobalGreedy), PolicyKind::kGlobalGreedy},
-       {policy_name(PolicyKind::kFcfs), PolicyKind::kFcfs},
-       {policy_name(PolicyKind::kStta), PolicyKind::kStta}},
+      "policy", engine.policy, kPolicyNames,
       "if adaptive is true, how sequences share the rows of a step: for the most tokens per second; by the AdaServe "
-      "paper; or, for comparison, its two simpler forms, or plain decoding of as many sequences as the tightest target "
-      "allows; on the CPU");
+      "paper; or, for comparison, its two simpler forms, trees of a shape known before drafting, or plain decoding of "
+      "as "
+      "many sequences as the tightest target allows; on the CPU");
   to.field(
       "tree_width", engine.tree_width, {1, kMaxTreeWidth},
       "most choices of a draft for one place; others than the first are proposed where they pay; 1: chains; on the "

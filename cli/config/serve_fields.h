@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <initializer_list>
@@ -49,6 +51,21 @@ class FieldVisitor {
   template <class Enum>
   void field(const char* key, Enum& value, std::initializer_list<std::pair<std::string_view, Enum>> names,
              const char* help) {
+    named(key, value, names, help);
+  }
+  template <class Enum, std::size_t n>
+  void field(const char* key, Enum& value, const std::array<std::pair<std::string_view, Enum>, n>& names,
+             const char* help) {
+    named(key, value, names, help);
+  }
+  // The file that `topics` are read from. Only a reader changes `topics`.
+  virtual void topics_file(const char* key, std::filesystem::path& file, std::vector<Topic>& topics, const char* help);
+  // A condition beyond a range: a reader refuses `key` unless `is_legal`.
+  virtual void require(bool /*is_legal*/, const char* /*key*/, const std::string& /*why*/) {}
+
+ private:
+  template <class Enum, class Names>
+  void named(const char* key, Enum& value, const Names& names, const char* help) {
     Choices allowed;
     std::string name;
     for (const auto& [one, meaning] : names) {
@@ -60,12 +77,6 @@ class FieldVisitor {
       if (one == name) value = meaning;
     }
   }
-  // The file that `topics` are read from. Only a reader changes `topics`.
-  virtual void topics_file(const char* key, std::filesystem::path& file, std::vector<Topic>& topics, const char* help);
-  // A condition beyond a range: a reader refuses `key` unless `is_legal`.
-  virtual void require(bool /*is_legal*/, const char* /*key*/, const std::string& /*why*/) {}
-
- private:
   virtual void flag(const char* key, bool& value, const char* help) = 0;
   virtual void text(const char* key, std::string& value, const char* help) = 0;
   virtual void texts(const char* key, std::vector<std::string>& value, const char* help) = 0;

@@ -25,8 +25,8 @@ DraftEstimates::Acceptance& DraftEstimates::acceptance_of(const SequenceRef& seq
   return acceptance_[{draft, confidence}];
 }
 
-ChoiceRates& DraftEstimates::choice_rates_of(const SequenceRef& sequence) {
-  return choice_rates_[{sequence.live_draft->id(), draw_method_of(sequence)}];
+DraftEstimates::Choices& DraftEstimates::choices_of(const SequenceRef& sequence) {
+  return choices_[{sequence.live_draft->id(), draw_method_of(sequence)}];
 }
 
 DraftOutlook DraftEstimates::outlook(const SequenceRef& sequence, const Guesses& guesses, std::int32_t most,
@@ -39,7 +39,11 @@ DraftOutlook DraftEstimates::outlook(const SequenceRef& sequence, const Guesses&
     outlook.alpha = known.alpha(version);
     outlook.alpha_deeper = known.alpha_deeper(version);
     outlook.probe = known.is_probe();
-    if (sequence.live_draft != nullptr) outlook.rates = &choice_rates_of(sequence);
+    if (sequence.live_draft != nullptr) {
+      const Choices& choices = choices_of(sequence);
+      outlook.rates = &choices.by_probability;
+      outlook.rank_rates = choices.by_rank.rates(version);
+    }
   }
   outlook.guesses.most = std::min(most, static_cast<std::int32_t>(guesses.tokens.size()));
   if (outlook.guesses.most > 0) {
@@ -56,11 +60,11 @@ void DraftEstimates::add_verification(const SequenceRef& sequence, const Proposa
   const bool lost_one = rejected || proposal.count_first_choices(accepted) < std::ssize(accepted);
   acceptance_of(sequence, proposal.confidence)
       .drafted.add(proposal.version, proposal.count_leading_first_choices(accepted), lost_one);
-  if (sequence.wants_probability) add_choices(proposal, accepted, rejected, choice_rates_of(sequence));
+  if (sequence.live_draft != nullptr) add_choices(sequence, proposal, accepted, rejected, choices_of(sequence));
 }
 
-void DraftEstimates::add_choices(const Proposal& proposal, std::span<const std::int32_t> accepted, bool rejected,
-                                 ChoiceRates& rates) {
+void DraftEstimates::add_choices(const SequenceRef& sequence, const Proposal& proposal,
+                                 std::span<const std::int32_t> accepted, bool rejected, Choices& choices) {
   std::int32_t parent = -1;
   for (std::size_t depth = 0; depth < accepted.size() + (rejected ? 1 : 0); ++depth) {
     const bool was_accepted = depth < accepted.size();
@@ -68,7 +72,8 @@ void DraftEstimates::add_choices(const Proposal& proposal, std::span<const std::
     const std::int32_t right = was_accepted ? proposal.rank_of(accepted[depth]) : kMaxTreeWidth;
     const std::int32_t n_choices = proposal.choices_below(parent);
     for (std::int32_t rank = 0; rank < std::min(right + 1, n_choices); ++rank) {
-      rates.add(first_log_q, rank, rank == right);
+      choices.by_rank.add(proposal.version, rank, rank == right);
+      if (sequence.wants_probability) choices.by_probability.add(first_log_q, rank, rank == right);
     }
     if (was_accepted) parent = accepted[depth];
   }

@@ -11,6 +11,7 @@
 #include "common/ids.h"
 #include "engine/scheduler/draft_length.h"
 #include "engine/scheduler/draft_use.h"
+#include "engine/scheduler/rank_profile.h"
 #include "engine/scheduler/step_curve.h"
 #include "engine/speculative/choice_rates.h"
 #include "engine/speculative/proposer.h"
@@ -57,15 +58,20 @@ class DraftEstimates {
     AcceptanceEstimate drafted, guessed;
   };
   Acceptance& acceptance_of(const SequenceRef& sequence, int confidence);
-  ChoiceRates& choice_rates_of(const SequenceRef& sequence);
-  static void add_choices(const Proposal& proposal, std::span<const std::int32_t> accepted, bool rejected,
-                          ChoiceRates& rates);
+  // How often a draft's choices were right.
+  struct Choices {
+    ChoiceRates by_probability;
+    RankProfile by_rank;
+  };
+  Choices& choices_of(const SequenceRef& sequence);
+  static void add_choices(const SequenceRef& sequence, const Proposal& proposal, std::span<const std::int32_t> accepted,
+                          bool rejected, Choices& choices);
 
   StepCurveEstimate curve_, leased_curve_;  // without and with a lease
   // By draft (empty for a sequence without a LiveDraft), and by Guesses::confidence.
   std::map<std::pair<std::optional<DraftId>, int>, Acceptance> acceptance_;
   std::map<DraftId, DraftUse> use_;
-  std::map<std::pair<DraftId, DrawMethod>, ChoiceRates> choice_rates_;
+  std::map<std::pair<DraftId, DrawMethod>, Choices> choices_;
 };
 
 }  // namespace slip

@@ -9,11 +9,10 @@
 
 #include "engine/scheduler/deadlines.h"
 #include "engine/scheduler/step_curve.h"
+#include "engine/speculative/choice_rates.h"
 #include "engine/speculative/proposal.h"
 
 namespace slip {
-
-class ChoiceRates;
 
 // The acceptance rate of one draft in serving, with exponential forgetting: the weight of a verification halves with
 // every 34 later ones. A new version keeps 2 % of the evidence, so that it is tried at once. Threads: one owner.
@@ -63,6 +62,7 @@ struct DraftOutlook {
   } guesses;
   std::size_t sequence = 0;              // its index among the running ones
   const ChoiceRates* rates = nullptr;    // of its draft; null: it has none, or it is not ready
+  RankRates rank_rates{};                // of its draft, if `rates` is not null
   std::optional<DeadlineLoad> deadline;  // empty: no running sequence has a target
   std::int32_t width = kMaxTreeWidth;    // maximum choices of its draft for one place
 

@@ -19,6 +19,8 @@ struct Place {
 void list(const Proposal& proposal, std::size_t sequence, const NodeOdds& odds, bool chain_too,
           std::vector<ProposedNode>& nodes) {
   const auto n_chain = static_cast<std::size_t>(proposal.chain_length());
+  const bool may_look =
+      proposal.draw_method != DrawMethod::kSampled || (odds.rates != nullptr && odds.rates->is_by_rank());
   std::array<Place, kMaxProposalNodes + 1> places{};
   for (std::size_t node = 0; node < proposal.size(); ++node) {
     Place& place = places[static_cast<std::size_t>(proposal.parents[node] + 1)];
@@ -26,11 +28,11 @@ void list(const Proposal& proposal, std::size_t sequence, const NodeOdds& odds, 
     if (rank == 0) place.first_log_q = proposal.log_q(node);
     const double blind = node == 0 ? odds.alpha : odds.alpha_deeper;
     const double right = odds.rates != nullptr ? odds.rates->rate(place.first_log_q, rank) : blind;
-    const bool in_chain = node < n_chain, may_look = proposal.draw_method != DrawMethod::kSampled;
-    const double tokens = std::min(place.tokens, place.left * (in_chain && chain_too && !may_look ? blind : right));
+    const bool in_chain = node < n_chain, is_listed = !in_chain || chain_too;
+    const double tokens = std::min(place.tokens, place.left * (rank == 0 && is_listed && !may_look ? blind : right));
     places[node + 1] = {.left = place.left * right, .tokens = tokens};
     place.left *= 1 - right;
-    if (in_chain && !chain_too) continue;
+    if (!is_listed) continue;
     place.tokens = tokens;  // so that no sibling comes before an earlier one
     nodes.push_back({sequence, static_cast<std::int32_t>(node), tokens});
   }

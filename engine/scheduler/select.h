@@ -26,9 +26,9 @@ struct ProposedNode {
 
 // How likely the tokens of a proposal are.
 struct NodeOdds {
-  const ChoiceRates* rates = nullptr;  // by the probability that the draft gave its choice; null: not known
+  const ChoiceRates* rates = nullptr;  // null: not known
   // P(a chain's first token is accepted), and of a later one given that those before it are: for a token whose own
-  // probability is not known, or may not be looked at since it was drawn from the draft.
+  // probability is not known, or may not be looked at since it was drawn from the draft. Rates by rank look at none.
   double alpha = 0, alpha_deeper = 0;
 };
 

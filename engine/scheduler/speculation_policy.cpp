@@ -6,6 +6,7 @@
 
 #include "engine/scheduler/capped_batch_policy.h"
 #include "engine/scheduler/goodput_policy.h"
+#include "engine/scheduler/static_tree_policy.h"
 #include "engine/scheduler/tree_policy.h"
 
 namespace slip {
@@ -46,6 +47,7 @@ void SpeculationPolicy::limit_step(std::span<const DeadlineLoad> loads, const St
 
 std::unique_ptr<SpeculationPolicy> make_policy(PolicyKind kind, PolicyOptions options) {
   if (kind == PolicyKind::kGoodput) return std::make_unique<GoodputPolicy>(options);
+  if (kind == PolicyKind::kStaticTree) return std::make_unique<StaticTreePolicy>(options);
   if (kind == PolicyKind::kFcfs || kind == PolicyKind::kStta) return std::make_unique<CappedBatchPolicy>(kind);
   return std::make_unique<TreePolicy>(kind, options);
 }

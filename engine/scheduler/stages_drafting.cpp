@@ -149,8 +149,10 @@ void Engine::State::follow_orders() {
     part.width = order.width;
     part.stop = order.stop;
     part.ref.wants_probability = order.wants_probability;
+    // The same rates for its nodes as for its draft.
+    const ChoiceRates* rates = order.stop.rates != nullptr ? order.stop.rates : outlook.rates;
     part.odds = part.guessed ? NodeOdds{nullptr, outlook.guesses.alpha, outlook.guesses.alpha_deeper}
-                             : NodeOdds{outlook.rates, outlook.alpha, outlook.deeper()};
+                             : NodeOdds{rates, outlook.alpha, outlook.deeper()};
     loads_[outlook.sequence].k_wanted = order.most;
   }
 }

@@ -26,12 +26,13 @@ using TargetDistribution = std::function<const Distribution&(std::int32_t node)>
 // accepted iff u < p(x)/q(x), so never if p(x) = 0. A rejection replaces p by the residual norm(max(0, p − q)). The
 // next sibling, in index order, is tested against the residual. When no sibling is left, the target's token is drawn
 // from it. A deterministic proposal counts as one-hot q. The output has exactly the distribution p, whatever q is,
-// under two conditions:
+// under three conditions:
 //  - The q stored with a sibling is the distribution that it was drawn from, given the siblings before it. Drawn with
 //    replacement, all siblings have the same q. Without, the tokens of earlier siblings are removed from q and the rest
 //    is renormalised.
 //  - Whether a node is proposed does not depend on the token drawn for it. Dropping a sampled node because its q is low
 //    would bias the output.
+//  - If it depends on another token that is not tested, no later step draws by the random number of that token.
 //
 // kCoupled (Gumbel noise g shared by target and draft, arXiv 2408.07978). The target's token is argmax(log p + g), and
 // a node is accepted iff it has that token. The output depends on p and the seed, never on the proposal, so every draw

@@ -66,7 +66,11 @@ void Branches::read(std::int32_t index) {
   Node& one = nodes_[static_cast<std::size_t>(index)];
   const std::uint64_t above =
       one.parent >= kFirst ? node(one.parent - kFirst).seen : (std::uint64_t{1} << (one.parent + 1)) - 1;
-  one.seen = above | std::uint64_t{1} << (kFirst + n_read_++);
+  one.row = n_read_++;
+  one.seen = above | std::uint64_t{1} << (kFirst + one.row);
+  if (std::ssize(drawn_from_) < n_read_) drawn_from_.emplace_back();
+  drawn_below(index).ids.clear();
+  drawn_below(index).probabilities.clear();
 }
 
 void Branches::add_children(std::int32_t index, std::int32_t token, double log_q, const Siblings& siblings) {

@@ -34,6 +34,7 @@ class Branches {
     // Bit i: the draft's slot for node i of the chain, or for the row read as number i − kFirst. The ancestors that the
     // draft has read, and the node itself once it is read; 0: not read.
     std::uint64_t seen = 0;
+    std::int32_t row = -1;  // number of the draft's row that reads it; −1: none
   };
   static constexpr std::int32_t kFirst = kMaxProposalNodes;
   static constexpr std::int32_t kMostRead = kMaxProposalNodes;  // rows of one proposal
@@ -46,7 +47,10 @@ class Branches {
   // Marks a node as read next. REQUIRES: n_read() < kMostRead.
   void read(std::int32_t index);
   std::int32_t n_read() const { return n_read_; }
-  // Adds the children of a node that the draft has read: its first choice, and that one's siblings. REQUIRES: rates.
+  // The distribution that the children of a read node are drawn from: memory for the caller, empty after read().
+  Distribution& drawn_below(std::int32_t index) { return drawn_from_[static_cast<std::size_t>(node(index).row)]; }
+  // Adds the children of a node that the draft has read: its first choice, and that one's siblings, in adjacent nodes.
+  // REQUIRES: rates.
   void add_children(std::int32_t index, std::int32_t token, double log_q, const Siblings& siblings);
   // Appends the tokens from the root to a node to `out`.
   void append_path(const Proposal& chain, std::int32_t index, std::vector<std::int32_t>& out) const;
@@ -68,6 +72,7 @@ class Branches {
   std::array<double, kMaxProposalNodes> chain_reached_{};
   std::vector<Node> nodes_;
   std::vector<std::int32_t> order_;
+  std::vector<Distribution> drawn_from_;  // by row; kept for its memory
 };
 
 }  // namespace slip

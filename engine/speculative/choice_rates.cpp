@@ -5,21 +5,17 @@
 #include <cmath>
 
 namespace slip {
-namespace {
-
-// Rates of siblings before any was seen: high enough to be tried. A first choice starts with its own probability.
-constexpr std::array<double, kMaxTreeWidth> kPrior = {0, 0.35, 0.25, 0.2};
-
-}  // namespace
 
 std::size_t ChoiceRates::class_of(double first_log_q) {
   const double q = std::clamp(std::exp(first_log_q), 0.0, 1.0);
   return std::min(static_cast<std::size_t>(q * kClasses), kClasses - 1);
 }
 
+// A first choice starts with its own probability.
 double ChoiceRates::rate_of(std::size_t kind, std::int32_t rank) const {
   const auto at = static_cast<std::size_t>(rank);
-  return rates_[kind][at].rate(rank == 0 ? (static_cast<double>(kind) + 0.5) / kClasses : kPrior[at]);
+  if (by_rank_) return (*by_rank_)[at];
+  return rates_[kind][at].rate(rank == 0 ? (static_cast<double>(kind) + 0.5) / kClasses : kPriorRankRates[at]);
 }
 
 void ChoiceRates::add(double first_log_q, std::int32_t rank, bool was_right) {

@@ -151,8 +151,7 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
   Proposal& proposal = *chain.proposal;
   const auto depth = static_cast<std::uint32_t>(proposal.size());
   const std::int32_t parent = static_cast<std::int32_t>(depth) - 1;
-  RandomAddress address = sequence.next_address();
-  address.output_index += depth;
+  const PlaceAddress at = address_of(chain, static_cast<std::int32_t>(depth));
   std::int32_t token = 0;
   double log_q = 0;
   const bool deterministic = proposal.draw_method == DrawMethod::kDeterministic,
@@ -186,14 +185,11 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
       choice = draft_choice_of(q_, guess.token);
       mix_guess(guess.token, chain.lookup->weight(guess, choice), q_);
     }
-    token = deterministic ? q_.ids.front()
-            : proposal.draw_method == DrawMethod::kGumbel
-                ? sample_gumbel(q_, address)
-                : sample_inverse_cdf(q_, uniform(address, RandomPurpose::kDraft));
+    token = deterministic ? q_.ids.front() : draw(proposal.draw_method, at, /*rank=*/0);
     log_q = std::log(q_.probability(token));
     // Only the rejection rule needs q; coupled verification needs only the token.
     if (proposal.draw_method == DrawMethod::kSampled) proposal.add_q(q_);
-    if (!deterministic) draw_siblings(chain, address, token, chain.siblings[depth]);
+    if (!deterministic) draw_siblings(chain, at, token, chain.siblings[depth]);
   }
   if (chain.lookup != nullptr) chain.lookup->add_drafted(guess, choice, proposal.tokens, token);
   const std::int32_t other_guess = guess.token == choice.token ? -1 : guess.token;
@@ -201,15 +197,32 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
   chain.add(token, log_q, proposer_of(token, other_guess));
 }
 
+// The place at `depth` of the chain, or below the node that the draft's row `row` reads. Gumbel noise is the target's.
+// Each other draw of a tree has a random number of its own, which no place of a later step has either: which nodes are
+// proposed may depend on tokens elsewhere in the tree, and must tell nothing about another draw (acceptance.h). No
+// later token of a chain decides about an earlier one, so its draws may share theirs with later steps, as a device's
+// do.
+DraftRunner::PlaceAddress DraftRunner::address_of(const DraftChain& chain, std::int32_t depth, std::int32_t row) const {
+  PlaceAddress at{chain.sequence->next_address()};
+  at.address.output_index += static_cast<std::uint32_t>(depth);
+  constexpr std::int32_t kPlaces = 1 + Branches::kMostRead;  // of one depth
+  if (chain.width > 1) at.first_number = static_cast<std::uint32_t>(kMaxTreeWidth * (kPlaces * depth + 1 + row));
+  return at;
+}
+
+std::int32_t DraftRunner::draw(DrawMethod method, const PlaceAddress& at, std::int32_t rank) const {
+  if (method == DrawMethod::kGumbel) return sample_gumbel(q_, at.address);
+  const std::uint32_t number = at.first_number + static_cast<std::uint32_t>(rank);
+  return sample_inverse_cdf(q_, uniform(at.address, RandomPurpose::kDraft, number));
+}
+
 // Draws from `q_`, from which `token` was drawn; takes all that was drawn out of it.
-void DraftRunner::draw_siblings(const DraftChain& chain, const RandomAddress& address, std::int32_t token,
+void DraftRunner::draw_siblings(const DraftChain& chain, const PlaceAddress& at, std::int32_t token,
                                 Siblings& siblings) {
-  for (std::int32_t n = 1; n < chain.width; ++n) {
+  for (std::int32_t rank = 1; rank < chain.width; ++rank) {
     remove_id(token, q_);
     if (q_.ids.empty()) return;
-    token = chain.proposal->draw_method == DrawMethod::kGumbel
-                ? sample_gumbel(q_, address)
-                : sample_inverse_cdf(q_, uniform(address, RandomPurpose::kDraft, static_cast<std::uint32_t>(n)));
+    token = draw(chain.proposal->draw_method, at, rank);
     siblings.add(token);
   }
 }
@@ -221,7 +234,8 @@ DraftRunner::BranchRow DraftRunner::best_branch_row(std::span<DraftChain> chains
   BranchRow best;
   for (std::size_t i = 0; i < chains.size(); ++i) {
     const DraftChain& chain = chains[i];
-    if (*chain.broken || chain.stop.rates == nullptr || chain.proposal->draw_method == DrawMethod::kSampled) continue;
+    if (*chain.broken || chain.stop.rates == nullptr) continue;
+    if (chain.proposal->draw_method == DrawMethod::kSampled && !chain.stop.rates->is_by_rank()) continue;
     const Branches& branches = branches_[i];
     const auto n_committed = static_cast<std::int32_t>(chain.sequence->tokens.size());
     const std::int32_t first_slot = n_committed + Branches::kFirst;
@@ -292,7 +306,7 @@ bool DraftRunner::run_branch_pass(std::span<DraftChain> chains) {
   return true;
 }
 
-// Greedy and seeded alone: the draft's own choice, without the lookup's guesses.
+// The draft's own choice, without the lookup's guesses.
 void DraftRunner::extend_branch(DraftChain& chain, Branches& branches, std::int32_t index,
                                 std::span<const float> logits) {
   Siblings siblings;
@@ -312,28 +326,41 @@ void DraftRunner::extend_branch(DraftChain& chain, Branches& branches, std::int3
   } catch (const Error&) {  // not finite: nothing more is proposed there
     return;
   }
-  RandomAddress address = chain.sequence->next_address();
-  address.output_index += static_cast<std::uint32_t>(branches.node(index).depth + 1);
-  const std::int32_t token = sample_gumbel(q_, address);
+  const PlaceAddress at = address_of(chain, branches.node(index).depth + 1, branches.node(index).row);
+  const std::int32_t token = draw(chain.proposal->draw_method, at, /*rank=*/0);
   const double log_q = std::log(q_.probability(token));
-  draw_siblings(chain, address, token, siblings);
+  if (chain.proposal->draw_method == DrawMethod::kSampled) branches.drawn_below(index) = q_;
+  draw_siblings(chain, at, token, siblings);
   branches.add_children(index, token, log_q, siblings);
 }
 
-// Appends what branches off to the chain, the best first. A sampled sibling comes with the distribution that it was
-// drawn from.
+// Makes `q_` the distribution that a sampled node was drawn from: what the choices before it leave.
+void DraftRunner::find_q(const DraftChain& chain, Branches& branches, std::int32_t index) {
+  const Branches::Node& node = branches.node(index);
+  if (node.parent >= Branches::kFirst) {
+    q_ = branches.drawn_below(node.parent - Branches::kFirst);
+    for (std::int32_t earlier = index - node.rank; earlier < index; ++earlier) {
+      remove_id(branches.node(earlier).token, q_);
+    }
+    return;
+  }
+  const auto place = static_cast<std::size_t>(node.depth);
+  q_ = chain.proposal->q[place];
+  remove_id(chain.proposal->tokens[place], q_);
+  for (std::size_t earlier = 0; earlier + 1 < static_cast<std::size_t>(node.rank); ++earlier) {
+    remove_id(chain.siblings[place].tokens[earlier], q_);
+  }
+}
+
+// Appends what branches off to the chain, the best first. A sampled node comes with the distribution that it was drawn
+// from.
 void DraftRunner::add_branches(DraftChain& chain, Branches& branches) {
   Proposal& proposal = *chain.proposal;
   node_of_.assign(branches.nodes().size(), -1);
   for (const std::int32_t index : branches.best()) {
     const Branches::Node& node = branches.node(index);
     if (proposal.draw_method == DrawMethod::kSampled) {
-      const auto place = static_cast<std::size_t>(node.depth);
-      q_ = proposal.q[place];
-      remove_id(proposal.tokens[place], q_);
-      for (std::size_t earlier = 0; earlier + 1 < static_cast<std::size_t>(node.rank); ++earlier) {
-        remove_id(chain.siblings[place].tokens[earlier], q_);
-      }
+      find_q(chain, branches, index);
       proposal.add_q(q_);
     }
     node_of_[static_cast<std::size_t>(index)] = static_cast<std::int32_t>(proposal.size());

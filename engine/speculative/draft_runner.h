@@ -81,8 +81,9 @@ class DraftRunner {
  protected:
   // propose() with at most one pass per depth, then more while reading siblings pays. The CPU transforms the logits,
   // mixes in the prompt lookup's guesses and draws. Guesses that are sure need no pass; the draft reads them with the
-  // token that follows. Siblings are read, so that the draft continues them, where their rates are known and the draw
-  // leaves the choice of nodes free: not with DrawMethod::kSampled.
+  // token that follows. Siblings are read, so that the draft continues them, where their rates are known. With
+  // DrawMethod::kSampled that is so for rates by rank alone: whether a sampled node is proposed must not depend on its
+  // own token, and other rates look at it to place what follows.
   void grow_by_logits(std::span<DraftChain> chains);
   // Whether run() takes slices of branches.
   virtual bool reads_branches() const { return false; }
@@ -95,7 +96,14 @@ class DraftRunner {
   void add_sure_guesses(DraftChain& chain);
   std::span<const std::int32_t> unread(const DraftChain& chain);
   void extend(DraftChain& chain, std::span<const float> logits);
-  void draw_siblings(const DraftChain& chain, const RandomAddress& address, std::int32_t token, Siblings& siblings);
+  // The random numbers of one place's tokens.
+  struct PlaceAddress {
+    RandomAddress address;
+    std::uint32_t first_number = 0;  // of DrawMethod::kSampled
+  };
+  PlaceAddress address_of(const DraftChain& chain, std::int32_t depth, std::int32_t row = -1) const;
+  std::int32_t draw(DrawMethod method, const PlaceAddress& at, std::int32_t rank) const;
+  void draw_siblings(const DraftChain& chain, const PlaceAddress& at, std::int32_t token, Siblings& siblings);
   // A node of one chain's Branches that a pass reads.
   struct BranchRow {
     std::size_t chain = 0;
@@ -107,6 +115,7 @@ class DraftRunner {
   double choose_branch_rows(std::span<DraftChain> chains);
   void add_branch_slices(std::span<DraftChain> chains);
   void extend_branch(DraftChain& chain, Branches& branches, std::int32_t index, std::span<const float> logits);
+  void find_q(const DraftChain& chain, Branches& branches, std::int32_t index);
   void add_branches(DraftChain& chain, Branches& branches);
 
   // Scratch of one call.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -69,15 +70,20 @@ struct CountedRequests {
   std::shared_ptr<LiveDraft> live_draft = empty_live_draft();
   std::int32_t tree_width = 1;
   TreeLimits tree = {};  // of each request
+  std::int32_t prefill_chunk = EngineOptions{}.prefill_chunk;
+  std::optional<PolicyKind> policy = {};  // empty: each step drafts two tokens
 };
 
-// [kDistributionCells] counts of the engine's answers without a seed, drafting two tokens a step.
+// [kDistributionCells] counts of the engine's answers without a seed, drafting at most two tokens deep.
 inline std::vector<std::int64_t> count_answers(const SamplingParams& sampling, std::unique_ptr<Proposer> proposer,
                                                const CountedRequests& requests = {}) {
   const std::size_t n_answers = requests.n;
   EngineOptions options;
   options.k = 2;
   options.tree_width = requests.tree_width;
+  options.prefill_chunk = requests.prefill_chunk;
+  options.adaptive_k = requests.policy.has_value();
+  options.policy = requests.policy.value_or(options.policy);
   options.max_running = 16;
   options.max_waiting = static_cast<std::int32_t>(n_answers);
   options.seed = 20260101;

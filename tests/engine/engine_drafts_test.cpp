@@ -252,12 +252,11 @@ TEST(EngineWithDrafts, ChoosingBetweenDraftAndGuessesChangesSpeedAlone) {
       run.past_answers = past_answers;
       run.tree_width = 3;
       run.deadlines = true;
-      for (const PolicyKind policy : {PolicyKind::kGoodput, PolicyKind::kAdaServe, PolicyKind::kEqualGreedy,
-                                      PolicyKind::kGlobalGreedy, PolicyKind::kFcfs, PolicyKind::kStta}) {
+      for (const auto& [name, policy] : kPolicyNames) {
         run.policy = policy;
         const auto answers = answers_of(sampling, run);
         for (std::size_t i = 0; i < answers.size(); ++i) {
-          EXPECT_TRUE(answers[i].same_as(plain[i])) << policy_name(policy) << ' ' << concurrency;
+          EXPECT_TRUE(answers[i].same_as(plain[i])) << name << ' ' << concurrency;
         }
       }
     }
@@ -403,10 +402,9 @@ TEST(EngineWithDrafts, EachRequestKeepsToItsTreeLimits) {
       EXPECT_EQ(shapes[6].depth, 8) << "the engine's own limit";
       EXPECT_GT(shapes[6].nodes, 8);
       run.adaptive_k = true;
-      for (const PolicyKind policy :
-           {PolicyKind::kGoodput, PolicyKind::kAdaServe, PolicyKind::kEqualGreedy, PolicyKind::kGlobalGreedy}) {
+      for (const auto& [name, policy] : kPolicyNames) {
         run.policy = policy;
-        run_and_check(std::string(policy_name(policy)));
+        run_and_check(std::string(name));
       }
     }
   }

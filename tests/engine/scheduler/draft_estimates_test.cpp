@@ -61,6 +61,21 @@ TEST_F(DraftEstimatesTest, AnAcceptedSiblingIsNoAcceptedFirstChoice) {
   EXPECT_GT(outlook().rates->rate(std::log(0.65), 1), 0.9);
 }
 
+// Static trees need no probabilities, so these are not computed for them.
+TEST_F(DraftEstimatesTest, TheRatesOfRanksNeedNoProbabilities) {
+  sequence_.wants_probability = false;
+  Proposal tree = chain(2);
+  tree.add_sibling(/*of=*/0, 7);
+  const std::vector<std::int32_t> path{2};
+  for (int i = 0; i < 200; ++i) estimates_.add_verification(sequence_, tree, path, /*rejected=*/false);
+  EXPECT_LT(outlook().rank_rates[0], 0.05);
+  EXPECT_GT(outlook().rank_rates[1], 0.95);
+  EXPECT_EQ(outlook().rank_rates[2], kPriorRankRates[2]) << "never proposed";
+  EXPECT_EQ(outlook().rates->rate(std::log(0.65), 1), ChoiceRates().rate(std::log(0.65), 1));
+  sampling_.temperature = 1;
+  EXPECT_EQ(outlook().rank_rates, kPriorRankRates) << "sampled siblings are others";
+}
+
 TEST_F(DraftEstimatesTest, AnotherDraftIsNotMeantAndAnotherVersionIsNearlyUnknown) {
   for (int i = 0; i < 200; ++i) estimates_.add_verification(sequence_, chain(1), {}, /*rejected=*/true);
   EXPECT_LT(outlook().alpha, 0.05);

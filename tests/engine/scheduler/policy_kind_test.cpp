@@ -7,9 +7,9 @@ namespace slip {
 namespace {
 
 TEST(PolicyKind, EachNameIsReadBack) {
-  for (const PolicyKind kind : {PolicyKind::kGoodput, PolicyKind::kAdaServe, PolicyKind::kEqualGreedy,
-                                PolicyKind::kGlobalGreedy, PolicyKind::kFcfs, PolicyKind::kStta}) {
-    EXPECT_EQ(parse_policy(policy_name(kind)), kind);
+  for (const auto& [name, kind] : kPolicyNames) {
+    EXPECT_EQ(policy_name(kind), name);
+    EXPECT_EQ(parse_policy(name), kind);
   }
   EXPECT_EQ(parse_policy("deadline"), std::nullopt);
   EXPECT_EQ(parse_policy(""), std::nullopt);

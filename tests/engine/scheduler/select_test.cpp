@@ -180,6 +180,47 @@ TEST(SelectNodes, ASampledTokenCountsByWhatComesBeforeIt) {
   EXPECT_GT(tokens_of(0.9, DrawMethod::kGumbel)[1], tokens_of(0.1, DrawMethod::kGumbel)[1]);
 }
 
+// Rates by rank look at no token, so a sampled node counts by them, wherever it is.
+TEST(SelectNodes, ByRankASampledTreeHasOneOrder) {
+  const ChoiceRates by_rank(RankRates{0.6, 0.5, 0.25, 0});
+  const auto tokens_of = [&](double q) {
+    Proposal proposal;
+    proposal.draw_method = DrawMethod::kSampled;
+    proposal.add_to_chain(1, std::log(q));
+    proposal.add_to_chain(2, std::log(1 - q));
+    proposal.add_sibling(0, 11);
+    proposal.add(21, /*parent=*/2, std::log(q));
+    std::vector<ProposedNode> nodes;
+    list_nodes(proposal, 0, {&by_rank, 0.9, 0.9}, nodes);
+    std::vector<double> tokens;
+    for (const ProposedNode& node : nodes) tokens.push_back(node.tokens);
+    return tokens;
+  };
+  const auto tokens = tokens_of(0.3);
+  EXPECT_EQ(tokens, tokens_of(0.8));
+  ASSERT_EQ(tokens.size(), 4U);
+  EXPECT_NEAR(tokens[0], 0.6, 1e-9);
+  EXPECT_NEAR(tokens[1], 0.36, 1e-9);
+  EXPECT_NEAR(tokens[2], 0.4 * 0.5, 1e-9);
+  EXPECT_NEAR(tokens[3], 0.2 * 0.6, 1e-9);
+}
+
+// By other rates what follows a sampled sibling counts by what comes before it, as a chain's token does.
+TEST(SelectNodes, WhatFollowsASampledSiblingIsNotLookedAt) {
+  const ChoiceRates rates;
+  const auto last_of = [&](double q) {
+    Proposal proposal;
+    proposal.draw_method = DrawMethod::kSampled;
+    proposal.add_to_chain(1, std::log(0.6));
+    proposal.add_sibling(0, 11);
+    proposal.add(21, /*parent=*/1, std::log(q));
+    std::vector<ProposedNode> nodes;
+    list_nodes(proposal, 0, {&rates, 0.7, 0.4}, nodes);
+    return nodes[2].tokens;
+  };
+  EXPECT_EQ(last_of(0.1), last_of(0.9));
+}
+
 TEST(SelectNodes, ALimitCutsTheEndOfASequencesOrder) {
   std::vector<ProposedNode> nodes{{0, 0, 0.9}, {1, 0, 0.8}, {0, 1, 0.7}, {0, 2, 0.6}, {2, 0, 0.5}, {1, 1, 0.4}};
   std::vector<std::int32_t> most{2, 3, -1};

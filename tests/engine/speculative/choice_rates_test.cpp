@@ -28,6 +28,17 @@ TEST(ChoiceRates, LearnsEachClassAndRankByItself) {
   EXPECT_EQ(rates.rate(std::log(0.45), 2), ChoiceRates().rate(std::log(0.45), 2));
 }
 
+TEST(ChoiceRates, ByRankTheyLookAtNoProbability) {
+  const ChoiceRates rates(RankRates{0.6, 0.3, 0.2, 0.1});
+  EXPECT_TRUE(rates.is_by_rank());
+  EXPECT_FALSE(ChoiceRates().is_by_rank());
+  for (const double q : {0.0, 0.35, 1.0}) {
+    EXPECT_EQ(rates.rate(std::log(q), 0), 0.6);
+    EXPECT_EQ(rates.rate(std::log(q), 3), 0.1);
+  }
+  EXPECT_NEAR(rates.most_of_second(), 0.4 * 0.3, 1e-9);
+}
+
 TEST(ChoiceRates, TheBestSecondChoiceStandsBesideAnUnlikelyFirstOne) {
   ChoiceRates rates;
   EXPECT_NEAR(rates.most_of_second(), 0.95 * 0.35, 1e-9);

@@ -247,7 +247,8 @@ TEST_F(DraftModelProposerTest, BranchesAreWhatTheDraftSaysBehindTheirPath) {
   }
 }
 
-// Whether a sampled node is proposed must not depend on its own draw, so sampled siblings have nothing after them.
+// Whether a sampled node is proposed must not depend on its own draw, so sampled siblings have nothing after them by
+// rates that look at it.
 TEST_F(DraftModelProposerTest, BranchesGrowOnlyWhereTheyPayAndMay) {
   const ChoiceRates rates;
   auto proposer = make();
@@ -268,6 +269,80 @@ TEST_F(DraftModelProposerTest, BranchesGrowOnlyWhereTheyPayAndMay) {
   EXPECT_EQ(n_branches({&rates, 1, 0.9, 0}, 2), 0) << "no row is worth it";
   sequence.ref.rule = AcceptanceRule::kRejection;
   EXPECT_EQ(n_branches({&rates, 1, 0, 0}, 2), 0) << "sampled";
+}
+
+// ---- branches of sampled proposals ----
+
+// What the chain's and the siblings' children would be proposed from, each by a draft of its own.
+TEST_F(DraftModelProposerTest, SampledSiblingsAreContinuedByRatesOfRanks) {
+  const ChoiceRates rates(RankRates{0.5, 0.5, 0.4, 0.3});
+  const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
+  std::vector<std::int32_t> parents;
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    auto proposer = make();
+    Drafted sequence(1, prompt_of(9, 5), live_draft);
+    sequence.ref.rule = AcceptanceRule::kRejection;
+    sequence.sampling.seed = seed;
+    proposer.begin(sequence.view());
+    propose(proposer, {&sequence}, 1);
+    const Proposal tree = propose_until(proposer, {&sequence}, {&rates, 0.5, 0, 0}, /*nodes=*/3, /*width=*/3)[0];
+    ASSERT_EQ(tree.size(), static_cast<std::size_t>(kMaxProposalNodes));
+    ASSERT_EQ(tree.q.size(), tree.size());
+    if (parents.empty()) parents = tree.parents;
+    EXPECT_EQ(tree.parents, parents) << "no drawn token changes the shape";
+    for (std::int32_t node = 0; node < kMaxProposalNodes; ++node) {
+      const auto at = static_cast<std::size_t>(node);
+      std::vector<std::int32_t> path;
+      write_token_path(sequence.tokens, tree, tree.parents[at], path);
+      Distribution q = q_behind(pool_, path, live_draft);
+      for (std::size_t earlier = 0; earlier < at; ++earlier) {
+        if (tree.parents[earlier] == tree.parents[at]) remove_id(tree.tokens[earlier], q);
+      }
+      EXPECT_EQ(tree.q[at].ids, q.ids) << "node " << node << ", seed " << seed;
+      EXPECT_EQ(tree.q[at].probabilities, q.probabilities) << "node " << node << ", seed " << seed;
+      EXPECT_GT(q.probability(tree.tokens[at]), 0);
+    }
+  }
+  EXPECT_GT(std::count_if(parents.begin(), parents.end(), [](std::int32_t parent) { return parent >= 3; }), 2)
+      << "some follow siblings";
+}
+
+// The part of [0, 1) that inverse CDF maps to a node's token.
+std::pair<double, double> interval_of(const Proposal& tree, std::size_t node) {
+  const Distribution& q = tree.q[node];
+  const auto at = std::lower_bound(q.ids.begin(), q.ids.end(), tree.tokens[node]) - q.ids.begin();
+  const double begin = std::accumulate(q.probabilities.begin(), q.probabilities.begin() + at, 0.0);
+  return {begin, begin + q.probabilities[static_cast<std::size_t>(at)]};
+}
+
+// With one number for all places of a depth, first choices there would be drawn by the same u.
+TEST_F(DraftModelProposerTest, PlacesOfOneDepthDrawByTheirOwnNumbers) {
+  const ChoiceRates rates(RankRates{0.5, 0.5, 0.4, 0.3});
+  const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
+  std::vector<int> n_apart(3);  // of the children of the first token and of its two siblings, by pair
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    auto proposer = make();
+    Drafted sequence(1, prompt_of(9, 5), live_draft);
+    sequence.ref.rule = AcceptanceRule::kRejection;
+    sequence.sampling.seed = seed;
+    proposer.begin(sequence.view());
+    propose(proposer, {&sequence}, 1);
+    const Proposal tree = propose_until(proposer, {&sequence}, {&rates, 0.5, 0, 0}, /*nodes=*/2, /*width=*/3)[0];
+    std::vector<std::pair<double, double>> drawn_from;
+    for (std::int32_t node = 0; node < std::ssize(tree.tokens); ++node) {
+      if (tree.parents[static_cast<std::size_t>(node)] >= 0) continue;
+      const std::size_t child = tree.first_below(node);
+      ASSERT_LT(child, tree.size());
+      drawn_from.push_back(interval_of(tree, child));
+    }
+    ASSERT_EQ(drawn_from.size(), 3U);
+    for (std::size_t pair = 0; pair < 3; ++pair) {
+      const auto [begin, end] = drawn_from[pair];
+      const auto [other_begin, other_end] = drawn_from[(pair + 1) % 3];
+      n_apart[pair] += begin >= other_end || other_begin >= end ? 1 : 0;
+    }
+  }
+  for (const int n : n_apart) EXPECT_GT(n, 3);
 }
 
 // The greatest price of a pass for which siblings are read.

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/scheduler/rank_profile.h"
+
+#include <cstddef>
+
+namespace slip {
+namespace {
+
+constexpr double kKeepVersion = 0.02;  // as AcceptanceEstimate
+
+HitRate scaled(HitRate rate, double keep) {
+  return {keep * rate.right, keep * rate.all};
+}
+
+}  // namespace
+
+void RankProfile::add(std::uint64_t version, std::int32_t rank, bool was_right) {
+  if (version != version_) {
+    for (HitRate& rate : rates_) rate = scaled(rate, kKeepVersion);
+    version_ = version;
+  }
+  rates_[static_cast<std::size_t>(rank)].add(was_right);
+}
+
+RankRates RankProfile::rates(std::uint64_t version) const {
+  RankRates found{};
+  for (std::size_t rank = 0; rank < found.size(); ++rank) {
+    found[rank] = scaled(rates_[rank], version == version_ ? 1 : kKeepVersion).rate(kPriorRankRates[rank]);
+  }
+  return found;
+}
+
+}  // namespace slip
