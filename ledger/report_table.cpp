@@ -226,6 +226,9 @@ std::string slo_table(const LedgerReader& ledger, const ReportQuery& query) {
 bool explains(ReportKind kind, const std::string& term) {
   if (kind == ReportKind::kSlo || term == "violation") return kind == ReportKind::kSlo && term == "violation";
   if (term == "α") return true;
+  if (term == "odds") {  // they stand in the reasons of decisions
+    return kind == ReportKind::kLearning || kind == ReportKind::kDrafts || kind == ReportKind::kDrift;
+  }
   if (kind == ReportKind::kLearning) return term == "same text" || term == "lag" || term == "predicted";
   if (term == "lag" || term == "predicted") return false;
   if (term == "held-out α" || term == "predicted gain" || term == "realised gain" || term == "p") {

@@ -192,6 +192,19 @@ TEST_F(ReportTest, TheReportOfDraftsExplainsItsColumnsAndMarks) {
   EXPECT_THAT(report(ReportKind::kTopics, ReportFormat::kTable), Not(HasSubstr("\np: ")));
 }
 
+// "odds 1.53 of 0.99" stood in the reasons, and only docs/drafts.md said what it means.
+TEST_F(ReportTest, ReportsWithReasonsExplainTheOdds) {
+  {
+    Ledger ledger(options_for(file_));
+    record_sample_story(ledger);
+    ledger.record(sample_learning("sql", 0, 120));
+  }
+  for (const auto kind : {ReportKind::kDrift, ReportKind::kDrafts, ReportKind::kLearning}) {
+    EXPECT_THAT(report(kind, ReportFormat::kTable), HasSubstr("\nodds: those reached that the version is better"));
+  }
+  EXPECT_THAT(report(ReportKind::kTopics, ReportFormat::kTable), Not(HasSubstr("\nodds: ")));
+}
+
 // Two footers, "* scored on the same text" and "α", did not say how the columns α and α live* differ.
 TEST_F(ReportTest, AlphaWithAndWithoutAStarAreToldApart) {
   record_story();
