@@ -99,7 +99,7 @@ std::string shell_quoted(const std::string& word) {
   return quoted + "'";
 }
 
-// This process's command line for continuing: with --resume, without --force.
+// This process's command line without --force, which would begin anew.
 std::string resuming_command() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   const std::string words{std::istreambuf_iterator<char>(file), {}};
@@ -107,9 +107,9 @@ std::string resuming_command() {
   for (std::size_t at = 0; at < words.size();) {
     const std::string word(words.c_str() + at);
     at += word.size() + 1;
-    if (word != "--force" && word != "--resume") line += shell_quoted(word) + " ";
+    if (word != "--force") line += (line.empty() ? "" : " ") + shell_quoted(word);
   }
-  return line + "--resume";
+  return line;
 }
 
 // The command that serves the new draft. A template that differs from the target's own makes other prompts, on which
