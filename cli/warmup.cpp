@@ -20,6 +20,7 @@
 #include "cli/process/usable_memory.h"
 #include "cli/progress_line.h"
 #include "cli/target_worker.h"
+#include "common/counted.h"
 #include "common/error.h"
 #include "common/file.h"
 
@@ -138,9 +139,10 @@ void run(const WarmupFlags& flags) {
   try {
     const WarmupResult result = run_warmup(options, line);
     line.finish();
-    std::printf("%s: %ld steps on %ld answers; held-out loss %.3f, α %.3f on %ld answers it never saw\n",
-                options.out.c_str(), static_cast<long>(result.steps), static_cast<long>(result.answers),
-                result.heldout_loss, result.heldout_alpha, static_cast<long>(result.heldout_answers));
+    const auto n = [](auto count, const char* noun) { return counted(static_cast<std::uint64_t>(count), noun); };
+    std::printf("%s: %s on %s; held-out loss %.3f, α %.3f on %s it never saw\n", options.out.c_str(),
+                n(result.steps, "step").c_str(), n(result.answers, "answer").c_str(), result.heldout_loss,
+                result.heldout_alpha, n(result.heldout_answers, "answer").c_str());
     std::printf("serve it with: %s\n", serving_command(flags).c_str());
   } catch (const Error& error) {
     line.finish();
