@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/output_path.h"
+#include "common/counted.h"
 #include "ledger/backup.h"
 
 namespace slip::cli {
@@ -39,8 +40,8 @@ void add_ledger(CLI::App& app) {
   backup->callback([flags] {
     refuse_kept_file_as_output(flags->out, flags->database, "--out");
     const LedgerBackup copy = back_up_ledger(flags->database, flags->out);
-    std::cout << flags->out.string() << ": " << copy.requests << " requests, " << copy.bytes
-              << " bytes, integrity ok\n";
+    std::cout << flags->out.string() << ": " << counted(static_cast<std::uint64_t>(copy.requests), "request") << ", "
+              << copy.bytes << " bytes, integrity ok\n";
   });
 }
 

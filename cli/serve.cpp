@@ -26,6 +26,7 @@
 #include "cli/service/serving.h"
 #include "cli/standard_output.h"
 #include "common/clock.h"
+#include "common/counted.h"
 #include "common/error.h"
 #include "common/escape_controls.h"
 #include "common/file.h"
@@ -112,8 +113,9 @@ void await_answers(const Service& service, std::int64_t until_us) {
 void end_in_order(const ServeConfig& config, Service& service, Serving& serving, HttpServer& server) {
   const auto patience = config.server.drain_timeout;
   const std::int64_t until_us = monotonic_us() + std::chrono::microseconds(patience).count();
-  log_parts(LogLevel::kInfo, {"stopping: no new work, finishing ", std::to_string(service.n_active.load()),
-                              " answers; a second signal exits at once"});
+  log_parts(LogLevel::kInfo, {"stopping: no new work, finishing ",
+                              counted(static_cast<std::uint64_t>(service.n_active.load()), "answer"),
+                              "; a second signal exits at once"});
   service.drain();
   serving.drain(patience);
   await_answers(service, std::max(until_us, monotonic_us() + 1'000'000));

@@ -20,6 +20,7 @@
 #include "cli/progress_line.h"
 #include "cli/simulation/load_svg.h"
 #include "cli/simulation/simulation.h"
+#include "common/counted.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/log.h"
@@ -316,7 +317,7 @@ json run(const SimulateOptions& options, const Profile& profile) {
       load["rate_per_s"] = mean_rate(arrivals);
     }
     for (const std::string& arm : arms) {
-      redraw_line("simulate: " + std::to_string(arrivals.size()) + " requests, " + arm);
+      redraw_line("simulate: " + counted(arrivals.size(), "request") + ", " + arm);
       simulation.options = options_of(arm, options);
       load["arms"][arm] = summarize({simulate(simulation, arrivals)});
     }
@@ -359,7 +360,8 @@ void print_attainment(const json& arm) {
 void print_table(const json& result) {
   std::printf("%s on %s\n", result["target"].get<std::string>().c_str(), result["machine"].get<std::string>().c_str());
   for (const json& load : result["loads"]) {
-    std::printf("\n%ld requests, %.3g a second\n", load["requests"].get<long>(), load["rate_per_s"].get<double>());
+    std::printf("\n%s, %.3g a second\n", counted(load["requests"].get<std::uint64_t>(), "request").c_str(),
+                load["rate_per_s"].get<double>());
     std::printf("%-14s%10s%10s%12s%12s%12s%12s%8s%9s%9s\n", "", "TTFT ms", "p99", "ITL ms", "ITL p99", "e2e ms",
                 "tokens/s", "α", "refused", "SLO met");
     for (const auto& [name, arm] : load["arms"].items()) {

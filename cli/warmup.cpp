@@ -20,6 +20,7 @@
 #include "cli/process/usable_memory.h"
 #include "cli/progress_line.h"
 #include "cli/target_worker.h"
+#include "common/counted.h"
 #include "common/error.h"
 #include "common/file.h"
 
@@ -99,7 +100,7 @@ std::string shell_quoted(const std::string& word) {
   return quoted + "'";
 }
 
-// This process's command line for continuing: with --resume, without --force.
+// This process's command line without --force, which would begin anew.
 std::string resuming_command() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   const std::string words{std::istreambuf_iterator<char>(file), {}};
@@ -107,9 +108,9 @@ std::string resuming_command() {
   for (std::size_t at = 0; at < words.size();) {
     const std::string word(words.c_str() + at);
     at += word.size() + 1;
-    if (word != "--force" && word != "--resume") line += shell_quoted(word) + " ";
+    if (word != "--force") line += (line.empty() ? "" : " ") + shell_quoted(word);
   }
-  return line + "--resume";
+  return line;
 }
 
 // The command that serves the new draft. A template that differs from the target's own makes other prompts, on which
@@ -138,9 +139,10 @@ void run(const WarmupFlags& flags) {
   try {
     const WarmupResult result = run_warmup(options, line);
     line.finish();
-    std::printf("%s: %ld steps on %ld answers; held-out loss %.3f, α %.3f on %ld answers it never saw\n",
-                options.out.c_str(), static_cast<long>(result.steps), static_cast<long>(result.answers),
-                result.heldout_loss, result.heldout_alpha, static_cast<long>(result.heldout_answers));
+    const auto n = [](auto count, const char* noun) { return counted(static_cast<std::uint64_t>(count), noun); };
+    std::printf("%s: %s on %s; held-out loss %.3f, α %.3f on %s it never saw\n", options.out.c_str(),
+                n(result.steps, "step").c_str(), n(result.answers, "answer").c_str(), result.heldout_loss,
+                result.heldout_alpha, n(result.heldout_answers, "answer").c_str());
     std::printf("serve it with: %s\n", serving_command(flags).c_str());
   } catch (const Error& error) {
     line.finish();

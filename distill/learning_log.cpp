@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "common/counted.h"
 #include "distill/learning_labels.h"
 
 namespace slip {
@@ -41,7 +42,7 @@ std::string topic_part(const TopicLearning& before, const TopicLearning& now) {
   const std::uint64_t refused = grown(now.refused, before.refused);
   const std::uint64_t rolled_back = grown(now.rolled_back, before.rolled_back);
   if (steps + requests + published + refused + rolled_back == 0) return "";
-  std::string part = now.topic + " " + std::to_string(requests) + " requests, " + std::to_string(steps) + " steps";
+  std::string part = now.topic + " " + counted(requests, "request") + ", " + counted(steps, "step");
   if (steps > 0) {
     part += " in " + fixed(now.training_s - before.training_s, 1) + " s, loss " + fixed(now.loss, 3);
   }

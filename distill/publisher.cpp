@@ -77,10 +77,9 @@ void Publisher::enrol(TopicState& topic) {
   topic.live.folder = store_.folder(meta->draft, meta->version);
   topic.live.optimizer_steps = meta->optimizer_steps;
   topic.trained_before = meta->trained_requests;
-  if (meta->reason != "canary") return;
   topic.live.parent_name = meta->parent_draft;
   topic.live.parent = meta->parent;
-  topic.previous = predecessor(topic, *meta);
+  if (meta->reason == "canary") topic.previous = predecessor(topic, *meta);
 }
 
 // The version that `meta` was trained from: the base draft, or one of the topic's own, which is checked, since files
@@ -215,7 +214,7 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
           {std::make_shared<DraftVersion>(version), meta.draft, meta.version, store_.folder(meta.draft, meta.version),
            meta.optimizer_steps, before.name, before.number},
           measured);
-  keep_lineage(topic, before);  // soon: a crash before it costs the moments
+  keep_lineage(topic, before, topic.live);  // soon: a crash before it leaves the state under the parent
   decisions_.on_published(meta);
   topic.previous = before;
   topic.figures.realised_gain += verdict.gain;
@@ -243,12 +242,12 @@ void Publisher::apply_retention(const DraftMeta& live, std::uint64_t last_known_
   }
 }
 
-// Hands the optimizer state on to the live version that replaced `before`. If that fails the version stays live, and
-// training may go on with fresh moments: after a crash, or if the trainer is on disk only.
-void Publisher::keep_lineage(const TopicState& topic, const DraftSource& before) {
+// Hands the optimizer state of `before` on to the version that replaces it. If that fails, training may go on with
+// fresh moments: after a crash, or if the trainer is on disk only.
+void Publisher::keep_lineage(const TopicState& topic, const DraftSource& before, const DraftSource& next) {
   const std::string& draft = topic.live_draft->name();
   try {
-    trainers_.follow(draft, before, topic.live);
+    trainers_.follow(draft, before, next);
   } catch (const Error& error) {
     log_warn("learning: the lineage of " + draft + "'s optimizer state is not saved: " + error.message());
   }
@@ -322,15 +321,17 @@ DraftSource Publisher::restore_or_base(TopicState& topic, const DraftSource& pre
 void Publisher::roll_back(TopicState& topic, const CanaryVerdict& verdict, bool to_base) {
   drop_candidate(topic);  // it descends from the bad version
   if (verdict.harmful) restart_trainer(topic);
-  DraftSource restored = restore_or_base(topic, to_base || !topic.previous ? base_source_ : *topic.previous);
+  const DraftSource older = to_base || !topic.previous ? base_source_ : *topic.previous;
+  // Before the store changes: after a crash in between, the state is of the live version's parent.
+  if (!verdict.harmful) keep_lineage(topic, topic.live, older);
+  DraftSource restored = restore_or_base(topic, older);
   decide(topic, "rollback", verdict, restored.version->number);
   // The base draft also serves if the predecessor is gone.
   const AcceptanceScore measured =
       restored.version->weights == base_->weights ? topic.recent_base : topic.recent_previous;
   topic.previous.reset();
-  const DraftSource bad = topic.live;
   go_live(topic, std::move(restored), measured);
-  if (!verdict.harmful) keep_lineage(topic, bad);
+  if (!verdict.harmful) keep_lineage(topic, older, topic.live);  // the base draft's weights are a new version
 }
 
 void Publisher::abandon(TopicState& topic) {

@@ -56,7 +56,7 @@ class Publisher {
   void restart_trainer(TopicState& topic);
   DraftMeta write(const DraftMeta& meta, const std::function<void(const std::filesystem::path&)>& fill);
   void apply_retention(const DraftMeta& live, std::uint64_t last_known_good);
-  void keep_lineage(const TopicState& topic, const DraftSource& before);
+  void keep_lineage(const TopicState& topic, const DraftSource& before, const DraftSource& next);
   void decide(TopicState& topic, const std::string& kind, const CanaryVerdict& verdict, std::uint64_t version);
   void report_unpublished(TopicState& topic, CanaryVerdict verdict, const Error& error);
   void go_live(TopicState& topic, DraftSource next, const AcceptanceScore& measured);

@@ -15,12 +15,11 @@
 namespace slip {
 namespace {
 
-// Also if the state was saved before its trainer's candidate became the live version, with at least the candidate's
-// steps: a crash between publishing and follow() leaves it so.
+// Also if the state is of the parent: a crash between publishing and follow() leaves it so, or one between follow() and
+// a rollback. It may lack the live version's last steps, as after any crash.
 bool belongs_to(const TrainerLineage& lineage, const DraftSource& live) {
-  if (lineage.source == live.name && lineage.version == live.number) return true;
-  const bool of_parent = lineage.source == live.parent_name && lineage.version == live.parent;
-  return of_parent && lineage.steps_before + lineage.steps >= live.optimizer_steps;
+  return (lineage.source == live.name && lineage.version == live.number) ||
+         (lineage.source == live.parent_name && lineage.version == live.parent);
 }
 
 void hand_over(TrainerLineage& lineage, const DraftSource& live) {

@@ -27,7 +27,8 @@ struct DraftSource {
   std::uint64_t number = 0;  // version number in the store
   std::filesystem::path folder;
   std::uint64_t optimizer_steps = 0;
-  // Of a version that the topic's trainer made: the version that was live before it. Else empty and 0.
+  // Of a version of the topic's own draft: its parent, the version that was live before it, or the base draft after a
+  // return to that. Else empty and 0.
   std::string parent_name = std::string();
   std::uint64_t parent = 0;
 };

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "common/counted.h"
 #include "ledger/report_parts.h"
 
 namespace slip {
@@ -157,7 +158,7 @@ void draw_events(SvgCanvas& canvas, const DriftPanel& panel, const std::string& 
 void draw_panel_title(SvgCanvas& canvas, const Plot& plot, const TopicFigures& topic) {
   const double y = plot.top - 20;
   canvas.text({plot.left - kAxisLabels, y}, short_topic(topic.topic), {16, kInk, "start", true});
-  std::string figures = std::to_string(topic.requests) + (topic.requests == 1 ? " request" : " requests");
+  std::string figures = counted(static_cast<std::uint64_t>(topic.requests), "request");
   if (topic.version > 0) figures += " · " + version_text(topic.version);
   if (topic.version > 0 && topic.version_gain) {
     figures += " gains " + gain_text(topic.version_gain, topic.version_gain_interval);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/counted.h"
 #include "ledger/drift_panel.h"
 #include "ledger/report_parts.h"
 #include "ledger/svg_canvas.h"
@@ -74,8 +75,9 @@ void draw_legend(SvgCanvas& canvas) {
 std::string subtitle(TimeSpan span, const std::vector<TopicFigures>& topics) {
   std::int64_t requests = 0;
   for (const auto& topic : topics) requests += topic.requests;
-  return std::to_string(requests) + " requests, " + utc_text(span.from_us, "%Y-%m-%d %H:%M") + " to " +
-         utc_text(span.to_us, span.to_us - span.from_us < 86'400'000'000 ? "%H:%M" : "%Y-%m-%d %H:%M") + " UTC";
+  return counted(static_cast<std::uint64_t>(requests), "request") + ", " + utc_text(span.from_us, "%Y-%m-%d %H:%M") +
+         " to " + utc_text(span.to_us, span.to_us - span.from_us < 86'400'000'000 ? "%H:%M" : "%Y-%m-%d %H:%M") +
+         " UTC";
 }
 
 std::string empty_svg() {

@@ -183,13 +183,11 @@ std::string requests_table(const LedgerReader& ledger, const ReportQuery& query)
   const Sheet sheet = ledger.view("recent_requests", query.limit);
   for (std::size_t i = 0; i < sheet.rows.size(); ++i) {
     const SheetRow row(sheet, i);
-    // A prompt has tokens. 0 stands for a request that ended while it waited: nothing of it was read.
-    const std::int64_t n_prompt = row.integer("prompt_tokens");
     const std::string first = proposer_of(row, "first_version"), last = proposer_of(row, "last_version");
     table.add({utc_text(row.integer("finished_us"), "%m-%d %H:%M:%S"), printable(row.text("topic")),
                printable(row.text("topic_source")), first == last ? last : first + "→" + last,
                printable(row.text("rule")), fixed_text(row.number("temperature"), 1),
-               n_prompt == 0 ? "–" : std::to_string(n_prompt), std::to_string(row.integer("output_tokens")),
+               fixed_text(row.number("prompt_tokens"), 0), std::to_string(row.integer("output_tokens")),
                std::to_string(row.integer("steps")), share_text(row.number("alpha")),
                fixed_text(row.number("accepted_length"), 2), fixed_text(row.number("ttft_ms"), 1),
                fixed_text(row.number("tpot_ms"), 1), printable(row.text("stop_reason"))});
@@ -228,6 +226,9 @@ std::string slo_table(const LedgerReader& ledger, const ReportQuery& query) {
 bool explains(ReportKind kind, const std::string& term) {
   if (kind == ReportKind::kSlo || term == "violation") return kind == ReportKind::kSlo && term == "violation";
   if (term == "α") return true;
+  if (term == "odds") {  // they stand in the reasons of decisions
+    return kind == ReportKind::kLearning || kind == ReportKind::kDrafts || kind == ReportKind::kDrift;
+  }
   if (kind == ReportKind::kLearning) return term == "same text" || term == "lag" || term == "predicted";
   if (term == "lag" || term == "predicted") return false;
   if (term == "held-out α" || term == "predicted gain" || term == "realised gain" || term == "p") {

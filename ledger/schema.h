@@ -20,7 +20,7 @@ std::span<const char* const> ledger_migrations();
 // format_of().
 void check_ours(Database& database);
 // Applies the missing migrations, each in a transaction together with its version number. Error{kUnsupported} for a
-// newer ledger, and those of check_ours().
+// newer ledger, and those of format_of(). REQUIRES: check_ours().
 void migrate(Database& database, std::span<const char* const> steps);
 // The number of applied migrations. Error{kDataLoss} for a number that no version of the program wrote.
 std::int64_t format_of(Database& database);

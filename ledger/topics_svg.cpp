@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "common/counted.h"
 #include "ledger/report_parts.h"
 #include "ledger/svg_canvas.h"
 
@@ -55,7 +56,7 @@ void draw_topic(SvgCanvas& canvas, const TopicFigures& topic, double y) {
   const auto live = topic.alpha_same_text ? topic.alpha_same_text : topic.alpha;
   canvas.text({kPlotRight + 20, y + 5}, share_text(live), {14, kLive, "start", true});
   canvas.text({kPlotRight + 62, y - 2}, gain_text(topic.gain, topic.gain_interval), {13, kInk, "start"});
-  std::string figures = std::to_string(topic.requests) + (topic.requests == 1 ? " request" : " requests");
+  std::string figures = counted(static_cast<std::uint64_t>(topic.requests), "request");
   if (!topic.draft.empty()) figures += " · " + proposer_text(topic.topic, topic.draft, topic.version);
   figures += " · " + event_counts(topic);
   canvas.text({kPlotRight + 62, y + 14}, figures, {11, kSoft, "start"});

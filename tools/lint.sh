@@ -43,5 +43,15 @@ fi
 mapfile -t sources < <(printf '%s\n' "${changed[@]}" | grep '\.cpp$' || true)
 [ "${#sources[@]}" -eq 0 ] && exit 0
 bash tools/configure.sh release >/dev/null
-printf '%s\n' "${sources[@]}" | xargs -P "$(bash tools/jobs.sh)" -n 4 clang-tidy-14 -p build --quiet 2>/dev/null
+# clang-tidy's counts of warnings on standard error say nothing. All else there fails, such as a compile command that it
+# cannot use: it then looked at nothing, perhaps with status 0.
+tidied() {
+  local status=0
+  { said=$(clang-tidy-14 -p build --quiet "$@" 2>&1 >&3); } 3>&1 || status=$?
+  said=$(grep -vE '^$|^[0-9]+ (warning|error)s?( and [0-9]+ errors?)? generated\.$' <<< "$said") || return "$status"
+  printf 'lint: clang-tidy says:\n%s\n' "$said" >&2
+  return 1
+}
+export -f tidied
+printf '%s\n' "${sources[@]}" | xargs -P "$(bash tools/jobs.sh)" -n 4 bash -c 'tidied "$@"' tidied
 echo "lint: ${#changed[@]} files are clean"

@@ -7,6 +7,7 @@
 
 #include "checkpoints/json_document.h"
 #include "checkpoints/strict_json.h"
+#include "common/counted.h"
 #include "common/error.h"
 #include "server/http/json_text.h"
 #include "server/http/request_id.h"
@@ -15,10 +16,6 @@ namespace slip::cli {
 namespace {
 
 constexpr const char* kExampleId = "chatcmpl-000647c8bd5e2f10";
-
-std::string counted(std::uint64_t n, const char* what) {
-  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
-}
 
 [[noreturn]] void refuse(const std::string& what) {
   throw Error(ErrorCode::kInvalidArgument, what, "command and service must be of one version");

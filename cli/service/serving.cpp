@@ -76,9 +76,11 @@ void reconcile(const DraftStore& store, std::span<const DraftMeta> versions, Led
   std::vector<DraftVersionRow> rows;
   std::transform(versions.begin(), versions.end(), std::back_inserter(rows), version_row);
   for (const auto& [draft, version] : ledger.reconcile(rows)) {
-    log_warn("draft " + draft + ": version " + std::to_string(version) + ", which the ledger knows, is missing in " +
-             store.root().string() +
-             ": an older version or the base draft serves instead, and training goes on from it");
+    log_warn(
+        "draft " + draft + ": version " + std::to_string(version) + ", which the ledger knows, is missing in " +
+        store.root().string() +
+        ": an older version or the base draft serves instead, and training goes on from it; if it was not deleted on "
+        "purpose, stop the service and restore that folder from a backup");
   }
 }
 

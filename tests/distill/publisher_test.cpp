@@ -167,6 +167,52 @@ TEST_F(PublisherTest, TheBaseDraftIsServedAgainAlthoughItsFilesCannotBeRead) {
   EXPECT_EQ(setup_.live_draft->get()->weights, setup_.base->weights);
 }
 
+// Copies a folder as a rollback leaves it when the store has changed: what a crash there leaves.
+class CopyAtRollback final : public DecisionSink {
+ public:
+  CopyAtRollback(std::filesystem::path folder, std::filesystem::path copy)
+      : folder_(std::move(folder)), copy_(std::move(copy)) {}
+  void on_decision(const CanaryDecision& decision) noexcept override {
+    if (decision.kind == "rollback") std::filesystem::copy(folder_, copy_);
+  }
+  void on_published(const DraftMeta& /*meta*/) noexcept override {}
+  void on_scored(const SameTextScore& /*score*/) noexcept override {}
+  void on_learning(const LearningFigures& /*figures*/) noexcept override {}
+  void on_dropped(std::uint64_t /*observations*/) noexcept override {}
+
+ private:
+  std::filesystem::path folder_, copy_;
+};
+
+// Regression: a crash between a rollback's two changes, or a disk that refused the first one, cost the optimizer state
+// of a trainer that was to go on.
+TEST_F(PublisherTest, ATrainerGoesOnAfterARollbackThatACrashCutsShort) {
+  for (const bool to_base : {false, true}) {
+    for (const bool refused : {false, true}) {
+      const std::uint64_t base = setup_.base->number;
+      const DraftMeta first = store_version("base", base);
+      enrol_serving(to_base ? first : store_version("sql", first.version, tiny_config(), /*optimizer_steps=*/60));
+      const ReplayRecord record = testing::answered(1);
+      trainers_.take("sql", topic_.live).step(std::span(&record, 1));
+      trainers_.save("sql");
+      const auto copy = setup_.folder.path() / "copy";
+      CopyAtRollback decisions(setup_.options.optimizer_folder, copy);
+      Publisher publisher({.serve_dtype = Dtype::kFloat32}, setup_.base, setup_.store, trainers_, decisions);
+      if (refused) arm_fail_point(to_base ? "publish.meta.write:1:enospc" : "rollback.current.write:1:enospc");
+      publisher.roll_back(topic_, CanaryVerdict(), to_base);
+      arm_fail_point("");
+
+      enrol_serving(*setup_.store.current("sql"));
+      for (const auto& folder : {copy, setup_.options.optimizer_folder}) {
+        ResidentTrainers restarted({.folder = folder});
+        EXPECT_EQ(restarted.take("sql", topic_.live).steps(), 1) << folder << to_base << refused;
+      }
+      trainers_.forget("sql");
+      std::filesystem::remove_all(copy);
+    }
+  }
+}
+
 // Regression: the copies of the base draft's files stayed in the store until a restart, and so filled a full disk.
 TEST_F(PublisherTest, ARollbackThatTheDiskRefusesLeavesNoFiles) {
   enrol_serving(store_version("base", setup_.base->number));

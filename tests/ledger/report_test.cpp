@@ -192,6 +192,19 @@ TEST_F(ReportTest, TheReportOfDraftsExplainsItsColumnsAndMarks) {
   EXPECT_THAT(report(ReportKind::kTopics, ReportFormat::kTable), Not(HasSubstr("\np: ")));
 }
 
+// "odds 1.53 of 0.99" stood in the reasons, and only docs/drafts.md said what it means.
+TEST_F(ReportTest, ReportsWithReasonsExplainTheOdds) {
+  {
+    Ledger ledger(options_for(file_));
+    record_sample_story(ledger);
+    ledger.record(sample_learning("sql", 0, 120));
+  }
+  for (const auto kind : {ReportKind::kDrift, ReportKind::kDrafts, ReportKind::kLearning}) {
+    EXPECT_THAT(report(kind, ReportFormat::kTable), HasSubstr("\nodds: those reached that the version is better"));
+  }
+  EXPECT_THAT(report(ReportKind::kTopics, ReportFormat::kTable), Not(HasSubstr("\nodds: ")));
+}
+
 // Two footers, "* scored on the same text" and "α", did not say how the columns α and α live* differ.
 TEST_F(ReportTest, AlphaWithAndWithoutAStarAreToldApart) {
   record_story();
@@ -204,7 +217,7 @@ TEST_F(ReportTest, AlphaWithAndWithoutAStarAreToldApart) {
   EXPECT_THAT(report(ReportKind::kDrafts, ReportFormat::kTable), Not(HasSubstr("without *")));
 }
 
-// Bug: a request that was cancelled while it waited seemed to have an empty prompt.
+// Bug: a request that was cancelled while it waited seemed to have an empty prompt; later, only in JSON and CSV.
 TEST_F(ReportTest, ARequestThatNeverStartedShowsNoPromptTokens) {
   {
     Ledger ledger(options_for(file_));
@@ -214,6 +227,9 @@ TEST_F(ReportTest, ARequestThatNeverStartedShowsNoPromptTokens) {
     ledger.record(row);
   }
   EXPECT_THAT(report(ReportKind::kRequests, ReportFormat::kTable), ContainsRegex("0\\.0 +– +0 +0 .*cancelled"));
+  const auto json = nlohmann::json::parse(report(ReportKind::kRequests, ReportFormat::kJson));
+  EXPECT_TRUE(json.at("rows").at(0).at("prompt_tokens").is_null());
+  EXPECT_EQ(json.at("rows").at(0).at("output_tokens"), 0);
 }
 
 TEST_F(ReportTest, LearningSaysWhatItDidWhatItCostAndWhyItDoesNot) {

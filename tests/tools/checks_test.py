@@ -134,6 +134,21 @@ class LintTest(StandIns):
         self.commit("int bad;\n")
         self.assertNotEqual(self.run_script("tools/lint.sh").returncode, 0)
 
+    def test_a_failure_of_clang_tidy_itself_fails_and_is_shown(self):
+        # Bug: its standard error went nowhere, so a file whose compile command it could not use counted as clean.
+        self.stand_in("clang-tidy-14", 'echo "2 warnings generated." >&2\ncase "$*" in *"-p build"*) cat "$STATE/says" >&2;; esac\n'
+                      + LINTER)
+        (self.state / "says").write_text("")
+        self.commit("int older;\n")
+        self.commit("int good;\n")
+        done = self.run_script("tools/lint.sh")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        (self.state / "says").write_text("error: unable to handle compilation\n")
+        done = self.run_script("tools/lint.sh")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(done.stderr, "lint: clang-tidy says:\nerror: unable to handle compilation\n")
+        self.assertNotIn("are clean", done.stdout)
+
     def test_without_a_parent_only_the_cheap_linters_look_at_all_files(self):
         # Bug: in a clone of depth 1 clang-tidy looked at every source, which takes longer than .ci/run has.
         self.stand_in("clang-format-14", 'for word; do [ ! -f "$word" ] || echo "$word" >> "$STATE/formatted"; done')

@@ -160,6 +160,7 @@ TEST_F(ServingTest, WhatIsMissingInTheDataDirectoryIsLoggedAtTheStart) {
   EXPECT_NE(said.find("draft math: version 1, which the ledger knows, is missing in " + (folder_ / "drafts").string()),
             std::string::npos)
       << said;
+  EXPECT_NE(said.find("stop the service and restore that folder from a backup"), std::string::npos) << said;
   EXPECT_EQ(said.find("replay holds"), std::string::npos) << said;
 }
 
