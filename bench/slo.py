@@ -54,7 +54,9 @@ ARMS = {"deadlines": ([], ""),
         "plain": (["--no-speculation"], IGNORED)}
 # An arm's name in `slipstream simulate`, and what it plans by; its other defaults are the service's, as --max-running.
 SIMULATED = {"deadlines": ("auto", ["--deadlines"]), "ignored": ("auto", []), "adaserve": ("adaserve", ["--deadlines"]),
+             "fcfs": ("fcfs", ["--deadlines"]), "stta": ("stta", ["--deadlines"]),
              "chain1": ("k1", []), "chain3": ("k3", []), "plain": ("none", [])}
+WITHOUT_DRAFT = ("refusing", "fcfs", "stta", "plain")  # arms whose prediction needs no draft in the profile
 SIMULATED_SEEDS = 5  # of a prediction, which is their mean
 BASELINE_SHARE = 0.1  # of the requests are faster than the baseline
 MOST_PROMPTS = 150  # of a topic
@@ -160,7 +162,7 @@ def read_profile(file, arms):
         raise closed_loop.ServiceError(f"--profile {file}: {error}") from error
     if not isinstance(profile, dict) or "slipstream_profile" not in profile:
         raise closed_loop.ServiceError(f"--profile {file} is no profile; make one with: slipstream profile")
-    if "draft" not in profile and any(SIMULATED.get(arm, ("none",))[0] != "none" for arm in arms):
+    if "draft" not in profile and any(arm not in WITHOUT_DRAFT for arm in arms):
         raise closed_loop.ServiceError(f"--profile {file} has no draft; make one with: slipstream profile --draft DIR")
     return text
 

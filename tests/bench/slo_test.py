@@ -96,8 +96,9 @@ class Predictions(unittest.TestCase):
         self.assertEqual(calls[0], "slipstream simulate --profile P --ledger deadlines/ledger.db --arms auto --seed 1 --json --deadlines".split())
         plans = {call[call.index("--ledger") + 1].split("/")[0]: (call[call.index("--arms") + 1], "--deadlines" in call) for call in calls}
         self.assertEqual(plans, {"deadlines": ("auto", True), "ignored": ("auto", False), "adaserve": ("adaserve", True),
+                                 "fcfs": ("fcfs", True), "stta": ("stta", True),
                                  "chain1": ("k1", False), "chain3": ("k3", False), "plain": ("none", False)})
-        self.assertEqual(len(calls), 6 * slo.SIMULATED_SEEDS)
+        self.assertEqual(len(calls), 8 * slo.SIMULATED_SEEDS)
 
     def test_a_profile_that_cannot_predict_is_refused_before_anything_is_measured(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -115,7 +116,7 @@ class Predictions(unittest.TestCase):
             self.assertIn("is no profile", refusal('{"benchmark": "slo"}', ["plain"]))
             without_draft = json.dumps({"slipstream_profile": 1, "target": {}})
             self.assertIn("has no draft", refusal(without_draft, ["plain", "deadlines"]))
-            self.assertEqual(slo.read_profile(file, ["plain", "refusing"]), without_draft)
+            self.assertEqual(slo.read_profile(file, ["plain", "refusing", "fcfs", "stta"]), without_draft)
 
     def test_a_failed_simulation_says_why(self):
         with self.assertRaises(closed_loop.ServiceError) as caught:
