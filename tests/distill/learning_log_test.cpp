@@ -55,7 +55,7 @@ TEST(LearningLine, HoldsEightTopicsAtMost) {
   std::vector<TopicLearning> topics;
   for (int i = 0; i < 12; ++i) topics.push_back(topic("t" + std::to_string(i), 1, 1));
   const std::string line = learning_line({}, figures(60, topics));
-  EXPECT_THAT(line, HasSubstr("t7 1 requests"));
+  EXPECT_THAT(line, HasSubstr("t7 1 request, 1 step"));
   EXPECT_THAT(line, Not(HasSubstr("t8")));
   EXPECT_THAT(line, HasSubstr("and 4 topics more"));
 }
