@@ -12,6 +12,7 @@
 #include "cli/process/usable_cores.h"
 #include "cli/progress_line.h"
 #include "cli/simulation/profile.h"
+#include "common/counted.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "kernels/matmul.h"
@@ -54,8 +55,7 @@ Profile measured(const ProfileOptions& options) {
   kernels::ThreadPool pool(options.threads > 0 ? options.threads : usable_cores());
   const TargetModel target = load_target(options.target, dtype);
   Profile profile{processor_name() + ", " + kernels::isa_class_name(kernels::isa_class()) + ", " +
-                      std::to_string(pool.n_threads()) + (pool.n_threads() == 1 ? " thread, " : " threads, ") +
-                      options.dtype,
+                      counted(static_cast<std::uint64_t>(pool.n_threads()), "thread") + ", " + options.dtype,
                   measure_model(folder_name(options.target), target.weights, pool, redraw_line),
                   std::nullopt,
                   {}};

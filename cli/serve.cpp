@@ -258,8 +258,8 @@ void check(const ServeConfig& config) {
     if (!fault.hint().empty()) std::cerr << "HINT: " << escape_controls(fault.hint()) << "\n";
   }
   if (faults.empty()) return;
-  throw Error(ErrorCode::kInvalidArgument, "the configuration above would not start: " + std::to_string(faults.size()) +
-                                               (faults.size() == 1 ? " fault" : " faults"));
+  throw Error(ErrorCode::kInvalidArgument,
+              "the configuration above would not start: " + counted(faults.size(), "fault"));
 }
 
 void list_config(const ServeOverrides& given) {

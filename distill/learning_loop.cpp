@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "common/counted.h"
 #include "common/error.h"
 #include "common/log.h"
 
@@ -59,8 +60,8 @@ bool count_cause(FailureSpell& spell, const std::exception& error) {
 
 void end_spell(const TopicState& topic, FailureSpell& spell, const char* doing) {
   if (spell.n == 0) return;
-  log_info("learning: " + topic.topic + ": " + doing + " works again, after " + std::to_string(spell.n) +
-           (spell.n == 1 ? " failure" : " failures"));
+  log_info("learning: " + topic.topic + ": " + doing + " works again, after " +
+           counted(static_cast<std::uint64_t>(spell.n), "failure"));
   spell = {};
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 
+#include "common/counted.h"
 #include "engine/speculative/proposal.h"
 
 namespace slip {
@@ -51,9 +52,8 @@ void check_logit_bias(const std::vector<LogitBias>& biases, std::int32_t vocab_s
 
 void check_length(const Request& request, const RequestLimits& limits) {
   const std::int64_t total = static_cast<std::int64_t>(request.prompt.size()) + request.max_tokens;
-  const auto lengths = std::to_string(request.prompt.size()) +
-                       (request.prompt.size() == 1 ? " prompt token" : " prompt tokens") + " and max_tokens " +
-                       std::to_string(request.max_tokens);
+  const auto lengths =
+      counted(request.prompt.size(), "prompt token") + " and max_tokens " + std::to_string(request.max_tokens);
   if (total > limits.max_positions) {
     throw Error(ErrorCode::kTooLarge,
                 lengths + " exceed the model's context of " + std::to_string(limits.max_positions) + " tokens",

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cli/process/cgroups.h"
+#include "common/counted.h"
 #include "common/error.h"
 
 namespace slip::cli {
@@ -62,7 +63,7 @@ void check_threads(int threads, const std::string& param) {
   if (threads <= most) return;
   throw Error(ErrorCode::kInvalidArgument,
               param + ": " + std::to_string(threads) + " threads are over the " + std::to_string(most) +
-                  " that make sense with " + std::to_string(cores) + (cores == 1 ? " usable core" : " usable cores"),
+                  " that make sense with " + counted(static_cast<std::uint64_t>(cores), "usable core"),
               "more threads than cores make nothing faster", param);
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/clock.h"
+#include "common/counted.h"
 
 namespace slip {
 namespace {
@@ -76,14 +77,15 @@ KeyQuotas::Entry KeyQuotas::enter(TenantId tenant, std::int64_t now_us) {
   if (account) {
     const KeyLimits& limits = account->limits;
     if (limits.requests_in_flight > 0 && account->in_flight >= limits.requests_in_flight) {
-      entry.limit = std::to_string(limits.requests_in_flight) + " requests at a time";
+      entry.limit = counted(static_cast<std::uint64_t>(limits.requests_in_flight), "request") + " at a time";
       return entry;
     }
     const std::int64_t for_requests = account->requests.wait_us(now_us), for_tokens = account->tokens.wait_us(now_us);
     const std::int64_t wait = std::max(for_requests, for_tokens);
     if (wait > 0) {
-      entry.limit = for_requests > 0 ? std::to_string(limits.requests_per_minute) + " requests a minute"
-                                     : std::to_string(limits.tokens_per_minute) + " tokens a minute";
+      entry.limit = for_requests > 0 ? counted(static_cast<std::uint64_t>(limits.requests_per_minute), "request")
+                                     : counted(static_cast<std::uint64_t>(limits.tokens_per_minute), "token");
+      entry.limit += " a minute";
       entry.retry_after_s = (wait + kSecondUs - 1) / kSecondUs;
       return entry;
     }

@@ -105,7 +105,7 @@ TEST_F(KeyQuotasTest, OtherKeysAndLimitsKeepWhatAStayingKeySpent) {
   next.add("key-a", {.name = "a", .limits = {.requests_in_flight = 1}});
   next.add("key-c", {.name = "c", .limits = {.requests_in_flight = 1}});
   quotas.set_keys(next, kSecond);
-  EXPECT_EQ(quotas.enter(tenant("key-a"), kSecond).limit, "1 requests at a time");
+  EXPECT_EQ(quotas.enter(tenant("key-a"), kSecond).limit, "1 request at a time");
   of_a.reset();
   EXPECT_TRUE(quotas.enter(tenant("key-a"), kSecond).stay);
   // A key that went and came back owes nothing for what it has under way, and gets no place for it either.

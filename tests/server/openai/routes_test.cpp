@@ -188,7 +188,7 @@ TEST_F(RoutesTest, KeysHaveTheirLimits) {
   EXPECT_EQ(second.status, 429);
   EXPECT_EQ(second.headers.at("retry-after"), "2");
   EXPECT_EQ(error_of(second)["code"], "rate_limit_exceeded");
-  EXPECT_NE(error_of(second)["message"].get<std::string>().find("1 requests at a time"), std::string::npos);
+  EXPECT_NE(error_of(second)["message"].get<std::string>().find("1 request at a time"), std::string::npos);
   EXPECT_EQ(second.body.find("key-of-a"), std::string::npos);
   engine_.answer(first);
   EXPECT_EQ(held.read_reply().status, 200);
