@@ -292,6 +292,8 @@ DraftSource Publisher::restore(TopicState& topic, const DraftSource& previous) {
   DraftSource restored = previous;
   restored.name = draft;
   restored.number = meta.version;
+  restored.parent_name = meta.parent_draft;
+  restored.parent = meta.parent;
   restored.folder = store_.folder(draft, meta.version);
   DraftVersion version = *previous.version;
   version.draft = topic.live_draft->id();
@@ -321,9 +323,12 @@ DraftSource Publisher::restore_or_base(TopicState& topic, const DraftSource& pre
 void Publisher::roll_back(TopicState& topic, const CanaryVerdict& verdict, bool to_base) {
   drop_candidate(topic);  // it descends from the bad version
   if (verdict.harmful) restart_trainer(topic);
+  const DraftSource bad = topic.live;
   const DraftSource older = to_base || !topic.previous ? base_source_ : *topic.previous;
-  // Before the store changes: after a crash in between, the state is of the live version's parent.
-  if (!verdict.harmful) keep_lineage(topic, topic.live, older);
+  // A parent gets the state before the store changes: after a crash in between, the live version takes up the state of
+  // its parent, and of no other version.
+  const bool is_parent = older.name == bad.parent_name && older.number == bad.parent;
+  if (!verdict.harmful && is_parent) keep_lineage(topic, bad, older);
   DraftSource restored = restore_or_base(topic, older);
   decide(topic, "rollback", verdict, restored.version->number);
   // The base draft also serves if the predecessor is gone.
@@ -331,7 +336,8 @@ void Publisher::roll_back(TopicState& topic, const CanaryVerdict& verdict, bool 
       restored.version->weights == base_->weights ? topic.recent_base : topic.recent_previous;
   topic.previous.reset();
   go_live(topic, std::move(restored), measured);
-  if (!verdict.harmful) keep_lineage(topic, older, topic.live);  // the base draft's weights are a new version
+  // The base draft's weights are a new version.
+  if (!verdict.harmful) keep_lineage(topic, is_parent ? older : bad, topic.live);
 }
 
 void Publisher::abandon(TopicState& topic) {

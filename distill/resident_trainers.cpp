@@ -15,8 +15,8 @@
 namespace slip {
 namespace {
 
-// Also if the state is of the parent: a crash between publishing and follow() leaves it so, or one between follow() and
-// a rollback. It may lack the live version's last steps, as after any crash.
+// Also if the state is of the parent: a crash leaves it so after a publication and before follow(), or after follow()
+// and before a rollback. It may lack the live version's last steps, as after any crash.
 bool belongs_to(const TrainerLineage& lineage, const DraftSource& live) {
   return (lineage.source == live.name && lineage.version == live.number) ||
          (lineage.source == live.parent_name && lineage.version == live.parent);

@@ -213,6 +213,23 @@ TEST_F(PublisherTest, ATrainerGoesOnAfterARollbackThatACrashCutsShort) {
   }
 }
 
+// Regression: the base draft got the state before its weights were copied, and a crash during the copy cost the state:
+// the live version takes up no state of a version that is not its parent.
+TEST_F(PublisherTest, AVersionKeepsTheStateUntilTheBaseDraftHasReplacedIt) {
+  const DraftMeta first = store_version("base", setup_.base->number);
+  enrol_serving(store_version("sql", first.version));
+  const DraftSource bad = topic_.live;
+  const ReplayRecord record = testing::answered(1);
+  trainers_.take("sql", bad).step(std::span(&record, 1));
+  trainers_.save("sql");
+  const auto copy = setup_.folder.path() / "copy";
+  CopyAtRollback decisions(setup_.options.optimizer_folder, copy);
+  Publisher publisher({.serve_dtype = Dtype::kFloat32}, setup_.base, setup_.store, trainers_, decisions);
+  publisher.roll_back(topic_, CanaryVerdict(), /*to_base=*/true);
+  EXPECT_EQ(ResidentTrainers({.folder = copy}).take("sql", bad).steps(), 1);
+  EXPECT_EQ(ResidentTrainers({.folder = setup_.options.optimizer_folder}).take("sql", topic_.live).steps(), 1);
+}
+
 // Regression: the copies of the base draft's files stayed in the store until a restart, and so filled a full disk.
 TEST_F(PublisherTest, ARollbackThatTheDiskRefusesLeavesNoFiles) {
   enrol_serving(store_version("base", setup_.base->number));
