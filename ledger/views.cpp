@@ -280,7 +280,8 @@ ORDER BY topic, draft, version, proposer, rank)sql"};
 LedgerView requests_view() {
   return {"recent_requests", "\nSELECT " + time_text("finished_us") + R"sql( AS time, topic, topic_source, draft,
        first_version, last_version, rule, temperature, NULLIF(prompt_tokens, 0) AS prompt_tokens, cached_tokens,
-       output_tokens, steps, proposed, accepted, first_rejections, accepted_siblings, 1.0 * accepted / NULLIF(accepted + first_rejections, 0) AS alpha,
+       output_tokens, steps, proposed, accepted, first_rejections, accepted_siblings,
+       1.0 * accepted / NULLIF(accepted + first_rejections, 0) AS alpha,
        1.0 * output_tokens / NULLIF(steps, 0) AS accepted_length, swaps, repeated_tokens, ttft_ms, tpot_ms, total_ms,
        NULLIF(slo_ttft_ms, 0) AS slo_ttft_ms, NULLIF(slo_tpot_ms, 0) AS slo_tpot_ms,
        NULLIF(slo_e2e_ms, 0) AS slo_e2e_ms, slo_tier, stop_reason, http_id, request_id, finished_us

@@ -182,8 +182,7 @@ void visit_engine(FieldVisitor& to, ServeConfig& config) {
       "policy", engine.policy, kPolicyNames,
       "if adaptive is true, how sequences share the rows of a step: for the most tokens per second; by the AdaServe "
       "paper; or, for comparison, its two simpler forms, trees of a shape known before drafting, or plain decoding of "
-      "as "
-      "many sequences as the tightest target allows; on the CPU");
+      "as many sequences as the tightest target allows; on the CPU");
   to.field(
       "tree_width", engine.tree_width, {1, kMaxTreeWidth},
       "most choices of a draft for one place; others than the first are proposed where they pay; 1: chains; on the "

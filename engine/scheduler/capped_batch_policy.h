@@ -21,10 +21,10 @@ void mark_beyond_cap(std::span<const DeadlineLoad> loads, std::int32_t cap, Poli
 
 // For comparison: two schedulers without speculation, FCFS and STTA (shortest time to attain), with which AdaServe
 // (arXiv 2501.12162) is compared. The batch is capped so that a step is fast enough for the tightest target; the other
-// sequences wait. Prompts are read as they come: where they wait, the time per token looks good, since it starts with a
-// first token that is late. In one step of 32 one more sequence takes part: a row count that was never tried is
-// predicted to be slower than it may be. With kStta a sequence without a target waits for as long as others fill the
-// batch.
+// sequences wait. Prompts are read as they come: the time per token counts from the first token, so a policy that
+// delays prompts would look good although first tokens are late. In one step of 32 one more sequence takes part, since
+// the predicted time of a row count that was never tried may be too long. With kStta a sequence without a target waits
+// for as long as others fill the batch.
 class CappedBatchPolicy final : public SpeculationPolicy {
  public:
   explicit CappedBatchPolicy(PolicyKind kind) : kind_(kind) {}  // kFcfs or kStta
