@@ -29,8 +29,8 @@ constexpr std::array<std::pair<const char*, const char*>, 13> kDefinitions = {{
     {"predicted gain", "held-out α of this version less that of the version before"},
     {"p", "1 / the odds reached that the version is better than the one before, at most 1; small is sure"},
     {"odds",
-     "those reached that the version is better (rolled back: worse), of those asked for, which are below 1 where its "
-     "probabilities already show the gain"},
+     "those reached that the version is better (refused: below the margin; rolled back: worse), of those asked for; "
+     "these are below 1 where its probabilities already show the gain"},
     {"lag", "age of the oldest answer that no optimizer step could draw from yet"},
     {"predicted",
      "the gain of α that the topic's learning curve promised when it last trained; realised: what its publications "

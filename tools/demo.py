@@ -115,8 +115,8 @@ class LiveTable:
         if TTY and self.drawn:
             sys.stdout.write(f"\033[{self.drawn}F\033[J")
         if events and not self.last_event:
-            say("odds A of B below: A were reached that the draft is better, of B asked for; B is below 1 where its "
-                "probabilities already show the gain")
+            say("odds A of B below: A were reached that the decision is right, of B asked for; B is below 1 where the "
+                "draft's probabilities already show the gain")
         for at, topic, kind, live, candidate, reason in events:
             self.last_event = at
             clock = time.strftime("%H:%M:%S", time.localtime(at / 1e6))

@@ -200,7 +200,8 @@ TEST_F(ReportTest, ReportsWithReasonsExplainTheOdds) {
     ledger.record(sample_learning("sql", 0, 120));
   }
   for (const auto kind : {ReportKind::kDrift, ReportKind::kDrafts, ReportKind::kLearning}) {
-    EXPECT_THAT(report(kind, ReportFormat::kTable), HasSubstr("\nodds: those reached that the version is better"));
+    EXPECT_THAT(report(kind, ReportFormat::kTable),
+                HasSubstr("\nodds: those reached that the version is better (refused: below"));
   }
   EXPECT_THAT(report(ReportKind::kTopics, ReportFormat::kTable), Not(HasSubstr("\nodds: ")));
 }
