@@ -17,8 +17,11 @@
 namespace slip::cli {
 namespace {
 
-// The targets that a row of the view `recent_requests` asked for, as the server limits them.
+// The targets that a row of the view `recent_requests` asked for, as the server limits them. Those of a request that
+// was cancelled or failed count neither as met nor as missed.
 SloTargets recorded_targets(const SheetRow& row) {
+  const std::string reason = row.text("stop_reason");
+  if (reason == "cancelled" || reason == "failed") return {};
   constexpr double kMostMs = 3.6e6;
   const auto us = [&](const char* column) -> std::int64_t {
     return std::llround(1e3 * std::clamp(row.number(column).value_or(0), 0.0, kMostMs));

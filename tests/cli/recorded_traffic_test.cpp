@@ -62,5 +62,16 @@ TEST(RecordedTraffic, EachRequestHasItsOwnAlpha) {
   EXPECT_NEAR(traffic.requests[1].alpha, (4 + 12.5 * 0.6) / 22.5, 1e-6);
 }
 
+// Bug: the targets of requests that nobody waited for counted as met or missed. The view `slo` leaves them out.
+TEST(RecordedTraffic, ACancelledOrFailedRequestHasNoTargets) {
+  const RecordedTraffic traffic = traffic_of(4, [](int i, RequestRow& row) {
+    constexpr const char* kReasons[] = {"cancelled", "failed", "length", "stop"};
+    row.stop_reason = kReasons[i];
+    row.slo_tpot_ms = 20;
+  });
+  ASSERT_EQ(traffic.requests.size(), 4U) << "they took the service's time all the same";
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(traffic.requests[i].slo.any(), i >= 2) << i;
+}
+
 }  // namespace
 }  // namespace slip::cli
