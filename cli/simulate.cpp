@@ -19,6 +19,7 @@
 #include "cli/output_path.h"
 #include "cli/progress_line.h"
 #include "cli/recorded_traffic.h"
+#include "cli/simulation/drafted_shares.h"
 #include "cli/simulation/load_svg.h"
 #include "cli/simulation/simulation.h"
 #include "common/error.h"
@@ -45,7 +46,9 @@ constexpr const char* kFooter =
     "speculation.policy. All arms see the same arrivals. A ledger's requests ask for the targets that it recorded,\n"
     "unless --tpot-ms or --ttft-ms gives others for all. From a ledger prompts share what the prefix cache had of\n"
     "them; all others differ. Answers are as long as asked for, or as recorded. α stays as it is: nothing is learned.\n"
-    "Each of a ledger's requests has its own α, if its topic's draft learned nothing during them.\n"
+    "Each of a ledger's requests has its own α, if its topic's draft learned nothing during them. How often the "
+    "planner\n"
+    "lets a draft propose is fitted to the ledger's load, which the first planning arm is taken to have served.\n"
     "A planner's ledger has the α of the steps in which it proposed. k1, k2, … propose in every step: they take the α\n"
     "by which learning scored the drafts, or that of the planner's steps, which is too high, if there are no scores.";
 
@@ -206,6 +209,18 @@ void check_targets(const SimulateOptions& options, const std::vector<Arrival>& a
   throw Error(ErrorCode::kInvalidArgument, "--deadlines, but no request has a target", "add --tpot-ms or --ttft-ms");
 }
 
+// Fits the recorded shares of drafted steps to the ledger's own load, as the first arm that plans would have served it.
+void fit_to_ledger(const SimulateOptions& options, const std::vector<std::string>& arms, const RecordedTraffic& traffic,
+                   Simulation& simulation) {
+  const auto plans = [&](const std::string& arm) { return options_of(arm, options).adaptive_k; };
+  const auto arm = std::find_if(arms.begin(), arms.end(), plans);
+  const auto is_planned = [](const SimulatedTopic& topic) { return topic.drafted_share < 1; };
+  if (arm == arms.end() || std::none_of(traffic.topics.begin(), traffic.topics.end(), is_planned)) return;
+  redraw_line("simulate: the ledger's own load, " + *arm);
+  simulation.options = options_of(*arm, options);
+  simulation.topics = fit_drafted_shares(simulation, replay_arrivals(traffic.requests, {}));
+}
+
 json run(const SimulateOptions& options, const Profile& profile) {
   const RecordedTraffic traffic = options.ledger.empty() ? RecordedTraffic() : recorded_traffic(options.ledger);
   Simulation simulation = simulation_of(options, profile, traffic);
@@ -215,6 +230,7 @@ json run(const SimulateOptions& options, const Profile& profile) {
     const EngineOptions engine = options_of(arm, options);
     if (engine.k > 0 && !engine.adaptive_k) warn_of_planned_alpha(arm, simulation.topics);
   }
+  fit_to_ledger(options, arms, traffic, simulation);
   json result = {{"machine", profile.machine}, {"target", profile.target.model}, {"loads", json::array()}};
   for (const double one : options.rates.empty() ? scales_of(options) : options.rates) {
     const std::vector<Arrival> arrivals = arrivals_of(options, one, traffic);

@@ -347,6 +347,8 @@ class SimulatedClient final : public TokenSink {
     reply_.accepted = summary.figures.accepted;
     reply_.accepted_siblings = summary.figures.accepted_siblings;
     reply_.first_rejections = summary.figures.first_rejections;
+    const std::vector<std::int32_t>& reached_at = summary.figures.reached_at;
+    reply_.drafted_steps = reached_at.empty() ? 0 : reached_at.front();
   }
 
  private:
