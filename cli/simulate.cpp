@@ -18,14 +18,14 @@
 #include "cli/option_faults.h"
 #include "cli/output_path.h"
 #include "cli/progress_line.h"
+#include "cli/recorded_traffic.h"
+#include "cli/simulation/drafted_shares.h"
 #include "cli/simulation/load_svg.h"
 #include "cli/simulation/simulation.h"
 #include "common/counted.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/log.h"
-#include "ledger/figures.h"
-#include "ledger/sheet.h"
 #include "router/topic.h"
 
 namespace slip::cli {
@@ -44,13 +44,15 @@ constexpr const char* kFooter =
     "--mix 60,20,20 --arms auto,adaserve,none\n"
     "slipstream profile makes the profile. Arms: auto is what serve does; lengths the same without early stops; none\n"
     "plain decoding; k3 always three drafted tokens; adaserve, equal_greedy, global_greedy, static_tree, fcfs and\n"
-    "stta other policies of speculation.policy, the last two without speculation. All arms see the same arrivals. A\n"
-    "ledger's requests ask for the targets that it recorded, unless --tpot-ms or --ttft-ms gives others for all. From\n"
-    "a ledger prompts share what the prefix cache had of them; all others differ. Answers are as long as asked for,\n"
-    "or as recorded. α stays as it is: nothing is learned. A planner's ledger has the α of the steps in which it\n"
-    "proposed. With --deadlines policies plan for targets; fcfs and stta cap a batch only then.\n"
-    "k1, k2, … propose in every step: they take the α by which learning scored the drafts, or that of the planner's\n"
-    "steps, which is too high, if there are no scores.";
+    "stta other policies of speculation.policy, the last two without speculation. All arms see the same arrivals.\n"
+    "With --deadlines policies plan for targets; fcfs and stta cap a batch only then. Prompts share what the prefix\n"
+    "cache of a ledger's service had of them; all others differ. Answers are as long as asked for, or as recorded.\n"
+    "α stays as it is: nothing is learned.\n"
+    "A ledger's requests ask for the targets that it recorded, unless --tpot-ms or --ttft-ms gives others for all.\n"
+    "Each has its own α, if its topic's draft learned nothing during them. How often the planner lets a draft propose\n"
+    "is fitted to the ledger's load, which the first planning arm is taken to have served. A planner's ledger has the\n"
+    "α of the steps in which it proposed. k1, k2, … propose in every step: they take the α by which learning scored\n"
+    "the drafts, or that of the planner's steps, which is too high, if there are no scores.";
 
 struct SimulateOptions {
   std::string profile, ledger, trace, svg;
@@ -68,8 +70,6 @@ constexpr std::size_t kMostTopics = TopicTable::kMaxTopics - 1;  // as of a serv
 constexpr double kPoissonSeconds = 60;  // of a load without --duration; a trace is replayed whole
 constexpr int kPoissonTokens = 128;     // of an answer without --max-tokens; a trace says its own
 constexpr double kMostRequests = 1e7;   // of a load; their arrivals are in memory
-// With a fixed length a larger share of the steps proposes: all but those of the answers' last tokens.
-constexpr double kFixedDraftedShare = .8;
 
 // "sql=0.56"
 SimulatedTopic topic_of(const std::string& text) {
@@ -80,92 +80,6 @@ SimulatedTopic topic_of(const std::string& text) {
     throw Error(ErrorCode::kInvalidArgument, "--topics: '" + text + "' is no name=α with α from 0 to 1");
   }
   return {text.substr(0, equals), alpha};
-}
-
-// A service's requests: their topics with their recent α, and how long their prompts and answers were.
-struct RecordedTraffic {
-  std::vector<SimulatedTopic> topics;
-  std::vector<Arrival> requests;  // by the time they ended, oldest first
-};
-
-// The targets that a row of the view `recent_requests` asked for, as the server limits them.
-SloTargets recorded_targets(const SheetRow& row) {
-  constexpr double kMostMs = 3.6e6;
-  const auto us = [&](const char* column) -> std::int64_t {
-    return std::llround(1e3 * std::clamp(row.number(column).value_or(0), 0.0, kMostMs));
-  };
-  return {.tpot_us = us("slo_tpot_ms"), .ttft_us = us("slo_ttft_ms"), .e2e_us = us("slo_e2e_ms")};
-}
-
-// A row of the view `recent_requests`, without its topic; empty if nothing was answered. The file may come from
-// anywhere, so its numbers are limited.
-std::optional<Arrival> recorded_arrival(const SheetRow& row) {
-  const auto tokens = [&](const char* column, std::int32_t most) {
-    return static_cast<std::int32_t>(std::clamp<std::int64_t>(row.integer(column), 0, most));
-  };
-  constexpr std::int32_t kMostTokens = 1 << 20;
-  Arrival request{.max_tokens = tokens("output_tokens", kMostTokens),
-                  .prompt_tokens = tokens("prompt_tokens", kMostTokens)};
-  if (request.max_tokens == 0 || request.prompt_tokens == 0) return std::nullopt;
-  request.cached_tokens = tokens("cached_tokens", request.prompt_tokens - 1);
-  request.at_s = 1e-6 * static_cast<double>(row.integer("finished_us")) - 1e-3 * row.number("total_ms").value_or(0);
-  request.slo = recorded_targets(row);
-  return request;
-}
-
-// The α of each draft version's chains that begin in every step of the answers, by draft and version: learning scores
-// its drafts so.
-using ScoredVersions = std::map<std::pair<std::string, std::uint64_t>, double>;
-
-ScoredVersions scored_versions(const LedgerReader& ledger) {
-  ScoredVersions scored;
-  const Sheet sheet = ledger.view("version_gain");
-  for (std::size_t i = 0; i < sheet.rows.size(); ++i) {
-    const SheetRow row(sheet, i);
-    const auto alpha = row.number("alpha_same_text");
-    if (alpha) scored[{row.text("draft"), static_cast<std::uint64_t>(row.integer("version"))}] = *alpha;
-  }
-  return scored;
-}
-
-// A topic's kind of request. Its α is that of the steps in which its service proposed: almost all with a fixed length,
-// and with a planner those that it chose. Of all steps only the scores know α then.
-SimulatedTopic recorded_topic(const TopicFigures& figures, const ScoredVersions& scored) {
-  SimulatedTopic topic{.name = figures.topic,
-                       .alpha = figures.recent_alpha.value_or(figures.alpha.value_or(0)),
-                       .share = 0,
-                       .drafted_share = std::clamp(figures.drafted_share.value_or(1), 0.0, 1.0)};
-  if (topic.drafted_share >= kFixedDraftedShare) return topic;
-  const auto version = scored.find({figures.draft, figures.version});
-  topic.alpha_of_all_steps = version == scored.end() ? figures.alpha_same_text : version->second;
-  return topic;
-}
-
-RecordedTraffic recorded_traffic(const std::string& file) {
-  constexpr int kMostRecorded = 10'000;  // the newest
-  const LedgerReader ledger(file, {});
-  RecordedTraffic traffic;
-  std::map<std::string, std::int32_t> index_of;
-  const ScoredVersions scored = scored_versions(ledger);
-  for (const TopicFigures& topic : topic_figures(ledger)) {
-    index_of[topic.topic] = static_cast<std::int32_t>(traffic.topics.size());
-    traffic.topics.push_back(recorded_topic(topic, scored));
-  }
-  const Sheet sheet = ledger.view("recent_requests", kMostRecorded);
-  for (std::size_t i = sheet.rows.size(); i-- > 0;) {
-    const SheetRow row(sheet, i);
-    const auto topic = index_of.find(row.text("topic"));
-    if (topic == index_of.end()) continue;
-    auto request = recorded_arrival(row);
-    if (!request) continue;
-    request->topic = topic->second;
-    traffic.requests.push_back(*request);
-    ++traffic.topics[static_cast<std::size_t>(topic->second)].share;  // for arrivals of a trace
-  }
-  if (traffic.requests.empty()) {
-    throw Error(ErrorCode::kInvalidArgument, "--ledger: " + file + " has no answered requests");
-  }
-  return traffic;
 }
 
 EngineOptions options_of(const std::string& arm, const SimulateOptions& options) {
@@ -297,6 +211,18 @@ void check_targets(const SimulateOptions& options, const std::vector<Arrival>& a
   throw Error(ErrorCode::kInvalidArgument, "--deadlines, but no request has a target", "add --tpot-ms or --ttft-ms");
 }
 
+// Fits the recorded shares of drafted steps to the ledger's own load, as the first arm that plans would have served it.
+void fit_to_ledger(const SimulateOptions& options, const std::vector<std::string>& arms, const RecordedTraffic& traffic,
+                   Simulation& simulation) {
+  const auto plans = [&](const std::string& arm) { return options_of(arm, options).adaptive_k; };
+  const auto arm = std::find_if(arms.begin(), arms.end(), plans);
+  const auto is_planned = [](const SimulatedTopic& topic) { return topic.drafted_share < 1; };
+  if (arm == arms.end() || std::none_of(traffic.topics.begin(), traffic.topics.end(), is_planned)) return;
+  redraw_line("simulate: the ledger's own load, " + *arm);
+  simulation.options = options_of(*arm, options);
+  simulation.topics = fit_drafted_shares(simulation, replay_arrivals(traffic.requests, {}));
+}
+
 json run(const SimulateOptions& options, const Profile& profile) {
   const RecordedTraffic traffic = options.ledger.empty() ? RecordedTraffic() : recorded_traffic(options.ledger);
   Simulation simulation = simulation_of(options, profile, traffic);
@@ -306,6 +232,7 @@ json run(const SimulateOptions& options, const Profile& profile) {
     const EngineOptions engine = options_of(arm, options);
     if (engine.k > 0 && !engine.adaptive_k) warn_of_planned_alpha(arm, simulation.topics);
   }
+  fit_to_ledger(options, arms, traffic, simulation);
   json result = {{"machine", profile.machine}, {"target", profile.target.model}, {"loads", json::array()}};
   for (const double one : options.rates.empty() ? scales_of(options) : options.rates) {
     const std::vector<Arrival> arrivals = arrivals_of(options, one, traffic);
@@ -515,8 +442,8 @@ void add_simulate(CLI::App& app) {
   command->add_option("--topics", options->topics, "name=α, comma separated; requests take them in turns")
       ->delimiter(',');
   command->add_option("--ledger", options->ledger,
-                      "Takes requests, their targets and their topics' recent α from this ledger, and "
-                      "their times too if no load is given");
+                      "Takes requests, their targets and their α from this ledger, and their times too if no load is "
+                      "given");
   command->add_option("--arms", options->arms, "Ways to decode, comma separated [auto,none]")->delimiter(',');
   add_load_options(*command, *options);
   add_engine_options(*command, *options);

@@ -18,6 +18,7 @@ struct Arrival {
   std::int32_t cached_tokens = 0;  // its prompt begins with so many tokens of a text that its topic's requests share
   std::int32_t topic = -1;         // its index; -1: the load does not say
   SloTargets slo = {};             // that it asks for
+  double alpha = 0;                // how often the draft is right for it, as SimulatedTopic::alpha; 0: as for the topic
 };
 
 // Poisson arrivals at `rate` per second for `duration_s`; deterministic for a seed.

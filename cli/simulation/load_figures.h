@@ -19,7 +19,8 @@ struct ReplyFigures {
   std::int64_t completion_tokens = 0;
   // As in RequestFigures: siblings are not among `accepted`.
   std::int64_t steps = 0, proposed = 0, accepted = 0, first_rejections = 0, accepted_siblings = 0;
-  SloTargets slo;  // that it asked for
+  std::int64_t drafted_steps = 0;  // those of `steps` with a proposal
+  SloTargets slo;                  // that it asked for
 };
 
 // The requests of a load, and the seconds from its start to the end of the last one.

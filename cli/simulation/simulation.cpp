@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <unordered_map>
@@ -128,22 +129,25 @@ class SimulatedTarget final : public Worker {
   std::int32_t max_rows_, max_logit_rows_;
 };
 
-// Takes the time of a draft's passes and knows the language as well as its topic's α says. It reads prompts, drafts
+// Takes the time of a draft's passes and knows the language as well as the request's α says. It reads prompts, drafts
 // greedy chains, ends them early and adds siblings, as DraftModelProposer does. It does not continue siblings.
 class SimulatedDraft final : public Proposer {
  public:
-  // What a topic's draft knows.
   struct Knowledge {
-    DraftConfidence confidence;
+    double alpha = 0;          // for one request; 0: it has no draft
     double drafted_share = 1;  // as in SimulatedTopic
-    double sibling_rate = 0;   // P(a sibling is right | the choices before it are wrong)
   };
-  // REQUIRES: the simulation has the draft's costs, if any draft has an α.
-  SimulatedDraft(const Simulation& simulation, std::map<std::uint64_t, Knowledge> knowledge)
+  // `knowledge`: by request, the first of which is number 1. REQUIRES: the simulation has the draft's costs, if any
+  // request has an α.
+  SimulatedDraft(const Simulation& simulation, std::vector<Knowledge> knowledge)
       : costs_(simulation.draft.value_or(simulation.target)),
         knowledge_(std::move(knowledge)),
         is_planned_(simulation.options.adaptive_k),
-        seed_(simulation.seed) {}
+        seed_(simulation.seed) {
+    for (const Knowledge& one : knowledge_) {
+      if (one.alpha > 0) confidences_.try_emplace(one.alpha, one.alpha);
+    }
+  }
 
   bool drafts_for(const SequenceRef& sequence) const override { return sequence.live_draft != nullptr; }
   void begin(const SequenceRef& sequence) override { n_read_[sequence.id.value] = 0; }
@@ -203,9 +207,7 @@ class SimulatedDraft final : public Proposer {
     return n_tokens - 1 - (found == n_read_.end() ? 0 : std::min(found->second, n_tokens - 1));
   }
 
-  const Knowledge& knowledge_of(const SequenceRef& sequence) const {
-    return knowledge_.at(sequence.live_draft->id().value);
-  }
+  const Knowledge& knowledge_of(const SequenceRef& sequence) const { return knowledge_.at(sequence.id.value - 1); }
   enum class DrawPurpose : std::uint32_t { kConfidence, kRight, kDrafts };
   // A number in [0, 1) for a purpose at a position. Different indices give independent numbers.
   double uniform_for(const SequenceRef& sequence, DrawPurpose purpose, std::int32_t position,
@@ -245,8 +247,8 @@ class SimulatedDraft final : public Proposer {
     const SequenceRef& sequence = *chain.sequence;
     const Proposal& proposal = *chain.proposal;
     const auto position = static_cast<std::int32_t>(std::ssize(sequence.tokens) - 1 + std::ssize(proposal.tokens));
-    const double probability =
-        knowledge_of(sequence).confidence.at(uniform_for(sequence, DrawPurpose::kConfidence, position));
+    const double alpha = knowledge_of(sequence).alpha;
+    const double probability = confidences_.at(alpha).at(uniform_for(sequence, DrawPurpose::kConfidence, position));
     const std::int32_t last = proposal.tokens.empty() ? sequence.tokens.back() : proposal.tokens.back();
     const std::int32_t right = token_after(last, position);
     std::int32_t n_wrong = 0;
@@ -255,7 +257,7 @@ class SimulatedDraft final : public Proposer {
     Siblings& siblings = chain.siblings[proposal.size()];
     for (std::uint32_t rank = 1; rank < static_cast<std::uint32_t>(chain.width); ++rank) {
       const double drawn = uniform_for(sequence, DrawPurpose::kRight, position, rank);
-      const bool is_right = !found && drawn < knowledge_of(sequence).sibling_rate;
+      const bool is_right = !found && drawn < kSiblingRatePerAlpha * alpha;
       siblings.add(is_right ? right : (right + ++n_wrong) % kWords);
       found |= is_right;
     }
@@ -272,8 +274,9 @@ class SimulatedDraft final : public Proposer {
   }
 
   PassCosts costs_;
-  std::map<std::uint64_t, Knowledge> knowledge_;
-  bool is_planned_;  // draft lengths are
+  std::vector<Knowledge> knowledge_;
+  std::map<double, DraftConfidence> confidences_;  // by α
+  bool is_planned_;                                // draft lengths are
   std::uint64_t seed_;
   std::unordered_map<std::uint64_t, std::int32_t> n_read_;  // committed tokens, by request
 };
@@ -296,6 +299,29 @@ class TopicTurns {
   std::vector<double> due_;  // requests that each topic has too few
   double sum_ = 0;
 };
+
+// The topic of each arrival: its own, or the one whose turn it is.
+std::vector<std::size_t> topics_of(const std::vector<Arrival>& arrivals, const std::vector<SimulatedTopic>& topics) {
+  TopicTurns turns(topics);
+  std::vector<std::size_t> kinds;
+  for (const Arrival& arrival : arrivals) {
+    kinds.push_back(arrival.topic < 0 ? turns.next() : static_cast<std::size_t>(arrival.topic));
+  }
+  return kinds;
+}
+
+// The α of a topic's requests that have none of their own.
+double alpha_of(const SimulatedTopic& topic, bool planned) {
+  return planned ? topic.alpha : topic.alpha_of_all_steps.value_or(topic.alpha);
+}
+
+// The draft's α for a request. Its own is rounded, so that requests share their DraftConfidence, which is slow to make.
+double alpha_for(const Arrival& arrival, const SimulatedTopic& topic, bool planned) {
+  constexpr double kGrain = 0.005;
+  const double usual = alpha_of(topic, planned);
+  if (arrival.alpha == 0 || usual == 0 || topic.alpha == 0) return usual;
+  return std::clamp(kGrain * std::round(arrival.alpha * usual / topic.alpha / kGrain), kGrain, 1.0);
+}
 
 // Writes what a client would see.
 class SimulatedClient final : public TokenSink {
@@ -321,6 +347,8 @@ class SimulatedClient final : public TokenSink {
     reply_.accepted = summary.figures.accepted;
     reply_.accepted_siblings = summary.figures.accepted_siblings;
     reply_.first_rejections = summary.figures.first_rejections;
+    const std::vector<std::int32_t>& reached_at = summary.figures.reached_at;
+    reply_.drafted_steps = reached_at.empty() ? 0 : reached_at.front();
   }
 
  private:
@@ -334,15 +362,16 @@ class SimulatedClient final : public TokenSink {
 LoadFigures simulate(const Simulation& simulation, const std::vector<Arrival>& arrivals) {
   const EventClock clock;
   std::vector<std::shared_ptr<LiveDraft>> drafts;  // of each topic; null: none
-  std::map<std::uint64_t, SimulatedDraft::Knowledge> knowledge;
   for (const SimulatedTopic& topic : simulation.topics) {
     const DraftId id{static_cast<std::uint32_t>(drafts.size()) + 1};
-    const double alpha = simulation.options.adaptive_k ? topic.alpha : topic.alpha_of_all_steps.value_or(topic.alpha);
-    const bool drafts_for = alpha > 0 && simulation.draft;
+    const bool drafts_for = alpha_of(topic, simulation.options.adaptive_k) > 0 && simulation.draft;
     drafts.push_back(drafts_for ? std::make_shared<LiveDraft>(id, topic.name) : nullptr);
-    if (!drafts_for) continue;
-    const double sibling_rate = kSiblingRatePerAlpha * alpha;
-    knowledge.insert({id.value, {DraftConfidence(alpha), topic.drafted_share, sibling_rate}});
+  }
+  const std::vector<std::size_t> kinds = topics_of(arrivals, simulation.topics);
+  std::vector<SimulatedDraft::Knowledge> knowledge;
+  for (std::size_t i = 0; i < arrivals.size(); ++i) {
+    const SimulatedTopic& topic = simulation.topics[kinds[i]];
+    knowledge.push_back({alpha_for(arrivals[i], topic, simulation.options.adaptive_k), topic.drafted_share});
   }
   const EngineOptions& options = simulation.options;
   const std::int32_t decoding_rows = options.max_running * (1 + std::min(options.k, kMaxProposalNodes));
@@ -352,9 +381,8 @@ LoadFigures simulate(const Simulation& simulation, const std::vector<Arrival>& a
                 nullptr, std::make_unique<SimulatedDraft>(simulation, std::move(knowledge)), nullptr, {});
   LoadFigures run;
   run.replies.resize(arrivals.size());
-  TopicTurns turns(simulation.topics);
   const auto submit = [&](std::size_t i) {
-    const std::size_t kind = arrivals[i].topic < 0 ? turns.next() : static_cast<std::size_t>(arrivals[i].topic);
+    const std::size_t kind = kinds[i];
     const double arrived_us = 1e6 * arrivals[i].at_s;
     Request request;
     request.id = RequestId{i + 1};

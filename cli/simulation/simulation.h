@@ -17,7 +17,7 @@ namespace slip {
 // A kind of request: how many tokens its prompt has, and how often the draft's next token is right.
 struct SimulatedTopic {
   std::string name;
-  double alpha = 0;  // 0 … 1; 0: it has no draft
+  double alpha = 0;  // 0 … 1; 0: it has no draft. Of requests that have their own, the mean
   std::int32_t prompt_tokens = 100;
   double share = 1;  // of the requests, relative to the other topics'
   // Share of the decoding steps in which the planner lets the draft propose: elsewhere nothing made it expect a hit.
@@ -41,7 +41,8 @@ struct Simulation {
 // an event clock: its queue, admission, planner and proposers' interface run as they are. Only the passes are replaced,
 // by their costs, and the draft's tokens, by its acceptance rate. The draft is calibrated: it draws the probability of
 // its own token from DraftConfidence, and the token is right with that probability, at any depth. A sibling is right
-// with a probability proportional to α. Deterministic for a seed. Sets the process's monotonic_source for the call.
+// with a probability proportional to α. The planner learns one α for all requests of a topic, as in a service.
+// Deterministic for a seed. Sets the process's monotonic_source for the call.
 // Threads: one at a time in a process. REQUIRES: arrivals' topics are indices of `topics`.
 LoadFigures simulate(const Simulation& simulation, const std::vector<Arrival>& arrivals);
 

@@ -179,6 +179,15 @@ TEST_F(SimulateCommand, FixedLengthsTakeFromAPlannersLedgerWhatDraftsWereScoredW
   EXPECT_FALSE(warns(0.1));
 }
 
+// Bug: the load that had kept the service from proposing kept the simulated planner from it once more.
+TEST_F(SimulateCommand, ThePlannerProposesAsOftenAsTheLedgerRecorded) {
+  record_requests(200, /*between_us=*/2'000, [](int, RequestRow& row) { row.tested = {{.reached = 2}}; });
+  const json arm = json::parse(command_output({"simulate", "--profile", calculated(), "--ledger", path("ledger.db"),
+                                               "--arms", "auto", "--json"}))["loads"][0]["arms"]["auto"];
+  const double steps = arm["output_tokens"].get<double>() / arm["accepted_length"].get<double>() - 200;
+  EXPECT_GT(arm["draft_tokens"], 0.45 * steps) << "before, 0.35; two of four steps after the first had a proposal";
+}
+
 TEST_F(SimulateCommand, ReplaysALedgerAtTheTimesThatItRecorded) {
   record_requests(31, /*between_us=*/2'000'000);
   const json result = json::parse(command_output({"simulate", "--profile", calculated(), "--ledger", path("ledger.db"),

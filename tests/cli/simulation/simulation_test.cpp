@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -91,6 +92,33 @@ TEST(Simulate, FixedLengthsTakeTheAcceptanceRateOfAllSteps) {
   };
   EXPECT_NEAR(alpha(with_fixed(3, 0.8)), 0.3, 0.02);
   EXPECT_GT(alpha(usual(0.8)), 0.7) << "the planner's";
+}
+
+// Bug: all requests of a topic had its α, so they differed less in their time per token than real ones do.
+TEST(Simulate, ARequestMayHaveItsOwnAcceptanceRate) {
+  std::vector<Arrival> arrivals;
+  for (int i = 0; i < 64; ++i)
+    arrivals.push_back({.at_s = 0.5 * i, .max_tokens = 256, .alpha = i % 2 == 0 ? 0.4 : 0.8});
+  arrivals.push_back({.at_s = 40, .max_tokens = 4096 - 100});
+  const auto alphas = [&](Simulation simulation) {
+    double accepted[3] = {}, tested[3] = {};
+    const LoadFigures run = simulate(simulation, arrivals);
+    for (std::size_t i = 0; i < arrivals.size(); ++i) {
+      const std::size_t kind = i < 64 ? i % 2 : 2;
+      accepted[kind] += static_cast<double>(run.replies[i].accepted);
+      tested[kind] += static_cast<double>(run.replies[i].accepted + run.replies[i].first_rejections);
+    }
+    return std::array{accepted[0] / tested[0], accepted[1] / tested[1], accepted[2] / tested[2]};
+  };
+  for (const Simulation& simulation : {usual(0.6), with_fixed(3, 0.6)}) {
+    const auto found = alphas(simulation);
+    EXPECT_NEAR(found[0], 0.4, 0.03);
+    EXPECT_NEAR(found[1], 0.8, 0.03);
+    EXPECT_NEAR(found[2], 0.6, 0.03) << "the topic's, of a request that has none";
+  }
+  Simulation fixed = with_fixed(3, 0.6);
+  fixed.topics.front().alpha_of_all_steps = 0.3;
+  EXPECT_NEAR(alphas(fixed)[1], 0.4, 0.03) << "in proportion";
 }
 
 // α counts first choices alone, so it is the same with siblings.
