@@ -196,11 +196,14 @@ def compared(measured, simulated):
 
 
 def prediction(options, profile, ledger, arm, measured):
-    """compared(), or nothing for an arm that cannot be simulated."""
+    """compared(), nothing for an arm that cannot be simulated, or why the simulation failed: the measurement is kept."""
     if arm not in SIMULATED:
         return {}
-    return compared(measured, [simulate(simulate_command(options.slipstream, profile, ledger, arm, seed))
-                               for seed in range(1, SIMULATED_SEEDS + 1)])
+    try:
+        return compared(measured, [simulate(simulate_command(options.slipstream, profile, ledger, arm, seed))
+                                   for seed in range(1, SIMULATED_SEEDS + 1)])
+    except closed_loop.ServiceError as error:
+        return {"prediction_failed": str(error)}
 
 
 def run(options):
@@ -251,7 +254,7 @@ def median(runs, arm, value):
 
 def predicted_cells(runs, arm):
     """Columns of the table: attainment and goodput as predicted, and how much that is above what was measured."""
-    if not any("predicted_attainment" in one for name, one in runs if name == arm):
+    if not all("predicted_attainment" in one for name, one in runs if name == arm):
         return f"{'–':>11}{'–':>8}{'–':>9}{'–':>8}"
     def of(key):
         return median(runs, arm, lambda one: one[key])

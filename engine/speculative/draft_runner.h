@@ -131,8 +131,7 @@ class DraftRunner {
   std::vector<std::int32_t> node_of_;  // by index in one chain's Branches; −1: not proposed
 };
 
-// The accepted nodes that a draft has read: those of the chain. It comes first in a proposal, and siblings are not
-// read. Pure.
+// The accepted nodes whose rows a draft keeps: those of the chain, which comes first in a proposal. Pure.
 std::int32_t count_accepted_of_chain(const VerifyResult& result);
 
 // "draft NAME vNUMBER", for the log.

@@ -123,6 +123,12 @@ class Predictions(unittest.TestCase):
             slo.simulate([sys.executable, "-c", "import sys; sys.exit('no ledger there')"])
         self.assertIn("no ledger there", str(caught.exception))
 
+    def test_a_failed_simulation_loses_no_measurement(self):
+        options = argparse.Namespace(slipstream="false")
+        found = slo.prediction(options, pathlib.Path("P"), pathlib.Path("ledger.db"), "plain", {"attainment": 0.5})
+        self.assertEqual(list(found), ["prediction_failed"])
+        self.assertIn("--ledger ledger.db", found["prediction_failed"])
+
     def test_the_table_has_predictions_beside_measurements(self):
         measured = slo.figures_of([record(10, True), record(30, False)], elapsed=2, tiers=[0, 0])
         predicted = measured | slo.compared(measured, [simulated(0.53, 6)])
