@@ -92,8 +92,8 @@ std::string empty_svg() {
 DriftPanel place(std::size_t index, std::size_t columns) {
   const double width = (kWidth - 2 * kMargin - kGap * static_cast<double>(columns - 1)) / static_cast<double>(columns);
   const double left = kMargin + static_cast<double>(index % columns) * (width + kGap);
-  const double top =
-      kHeader + static_cast<double>(index / columns) * (kPanelTitle + kPlotHeight + kPanelFoot) + kPanelTitle;
+  const std::size_t row = index / columns;
+  const double top = kHeader + static_cast<double>(row) * (kPanelTitle + kPlotHeight + kPanelFoot) + kPanelTitle;
   Plot alpha;
   alpha.left = left + kAxisLabels;
   alpha.right = left + width - kEndLabels;

@@ -100,7 +100,7 @@ TEST(Simulate, ARequestMayHaveItsOwnAcceptanceRate) {
   for (int i = 0; i < 64; ++i)
     arrivals.push_back({.at_s = 0.5 * i, .max_tokens = 256, .alpha = i % 2 == 0 ? 0.4 : 0.8});
   arrivals.push_back({.at_s = 40, .max_tokens = 4096 - 100});
-  const auto alphas = [&](Simulation simulation) {
+  const auto alphas = [&](const Simulation& simulation) {
     double accepted[3] = {}, tested[3] = {};
     const LoadFigures run = simulate(simulation, arrivals);
     for (std::size_t i = 0; i < arrivals.size(); ++i) {
