@@ -11,17 +11,23 @@
 
 #include "cli/simulation/request_alphas.h"
 #include "common/error.h"
+#include "engine/request.h"
 #include "ledger/figures.h"
 #include "ledger/sheet.h"
 
 namespace slip::cli {
 namespace {
 
+// The file may come from anywhere, so its numbers are limited.
+std::int32_t limited(const SheetRow& row, const char* column, std::int32_t most = 1 << 20) {
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(row.integer(column), 0, most));
+}
+
 // The targets that a row of the view `recent_requests` asked for, as the server limits them. Those of a request that
 // was cancelled or failed count neither as met nor as missed.
 SloTargets recorded_targets(const SheetRow& row) {
   const std::string reason = row.text("stop_reason");
-  if (reason == "cancelled" || reason == "failed") return {};
+  if (reason == stop_reason_name(StopReason::kCancelled) || reason == stop_reason_name(StopReason::kFailed)) return {};
   constexpr double kMostMs = 3.6e6;
   const auto us = [&](const char* column) -> std::int64_t {
     return std::llround(1e3 * std::clamp(row.number(column).value_or(0), 0.0, kMostMs));
@@ -29,17 +35,11 @@ SloTargets recorded_targets(const SheetRow& row) {
   return {.tpot_us = us("slo_tpot_ms"), .ttft_us = us("slo_ttft_ms"), .e2e_us = us("slo_e2e_ms")};
 }
 
-// A row of the view `recent_requests`, without its topic; empty if nothing was answered. The file may come from
-// anywhere, so its numbers are limited.
+// A row of the view `recent_requests`, without its topic; empty if nothing was answered.
 std::optional<Arrival> recorded_arrival(const SheetRow& row) {
-  const auto tokens = [&](const char* column, std::int32_t most) {
-    return static_cast<std::int32_t>(std::clamp<std::int64_t>(row.integer(column), 0, most));
-  };
-  constexpr std::int32_t kMostTokens = 1 << 20;
-  Arrival request{.max_tokens = tokens("output_tokens", kMostTokens),
-                  .prompt_tokens = tokens("prompt_tokens", kMostTokens)};
+  Arrival request{.max_tokens = limited(row, "output_tokens"), .prompt_tokens = limited(row, "prompt_tokens")};
   if (request.max_tokens == 0 || request.prompt_tokens == 0) return std::nullopt;
-  request.cached_tokens = tokens("cached_tokens", request.prompt_tokens - 1);
+  request.cached_tokens = limited(row, "cached_tokens", request.prompt_tokens - 1);
   request.at_s = 1e-6 * static_cast<double>(row.integer("finished_us")) - 1e-3 * row.number("total_ms").value_or(0);
   request.slo = recorded_targets(row);
   return request;
@@ -87,10 +87,8 @@ bool is_of_version(const SheetRow& row, const TopicFigures& topic) {
 }
 
 TestedTokens tested_tokens(const SheetRow& row) {
-  constexpr std::int64_t kMost = 1 << 20;
-  const auto accepted = static_cast<std::int32_t>(std::clamp<std::int64_t>(row.integer("accepted"), 0, kMost));
-  const auto rejected = static_cast<std::int32_t>(std::clamp<std::int64_t>(row.integer("first_rejections"), 0, kMost));
-  return {accepted + rejected, accepted};
+  const std::int32_t accepted = limited(row, "accepted");
+  return {accepted + limited(row, "first_rejections"), accepted};
 }
 
 void give_alphas(const TopicRequests& requests, SimulatedTopic& topic, std::vector<Arrival>& arrivals) {

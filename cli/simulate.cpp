@@ -97,10 +97,12 @@ EngineOptions options_of(const std::string& arm, const SimulateOptions& options)
   if (engine.adaptive_k) engine.tree_width = ServeConfig().engine.tree_width;  // fixed lengths are chains
   if (arm.starts_with("k") && !CLI::detail::lexical_cast(arm.substr(1), engine.k)) engine.k = -1;
   if ((!engine.adaptive_k && arm != "none" && !arm.starts_with("k")) || engine.k < 0 || engine.k > kMaxProposalNodes) {
-    throw Error(ErrorCode::kInvalidArgument, "--arms: '" + arm +
-                                                 "' is none of auto, lengths, adaserve, equal_greedy, global_greedy, "
-                                                 "static_tree, fcfs, stta, none, k1 … k" +
-                                                 std::to_string(kMaxProposalNodes));
+    std::string policies;
+    for (const auto& [name, kind] : kPolicyNames) {
+      if (kind != PolicyKind::kGoodput) policies += std::string(name) + ", ";  // that of auto
+    }
+    throw Error(ErrorCode::kInvalidArgument, "--arms: '" + arm + "' is none of auto, lengths, " + policies +
+                                                 "none, k1 … k" + std::to_string(kMaxProposalNodes));
   }
   return engine;
 }

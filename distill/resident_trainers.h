@@ -26,9 +26,9 @@ struct ResidentTrainersOptions {
 // The trainers in memory, one per draft. Beyond `memory_bytes` the least recently used ones are saved and unloaded. A
 // trainer is saved in `<folder>/<draft>.opt`, beside a `.lineage` file that names the live version at that time. State
 // of another lineage, as after a change of the live version by hand, is not loaded: training then restarts from the
-// live version with fresh moments. State of the live version's parent is loaded: a crash came between follow()
-// and the change of the live version. After any crash a trainer may be up to `save_us` older than the live version. A
-// failure affects its own draft only. Threads: one owner.
+// live version with fresh moments. State of the live version's parent is loaded too: a crash leaves it after a
+// publication and before follow(), or after follow() and before a rollback. After any crash a trainer may be up to
+// `save_us` older than the live version. A failure affects its own draft only. Threads: one owner.
 class ResidentTrainers {
  public:
   explicit ResidentTrainers(ResidentTrainersOptions options);

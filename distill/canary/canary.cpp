@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <numbers>
 
+#include "common/counted.h"
+
 namespace slip {
 
 namespace {
@@ -38,9 +40,9 @@ CanaryVerdict conclude(CanaryVerdict verdict, CanaryOutcome outcome, const char*
   constexpr double kMostShown = 9;  // larger odds than e^9 are not shown
   const double odds = std::exp(std::min(log_evidence, kMostShown));
   char line[160];
-  std::snprintf(line, sizeof(line), "%s: odds %s%.3g of %.3g, gain %+.3f [%+.3f, %+.3f], %zu request%s", conclusion,
+  std::snprintf(line, sizeof(line), "%s: odds %s%.3g of %.3g, gain %+.3f [%+.3f, %+.3f], %s", conclusion,
                 log_evidence > kMostShown ? "over " : "", odds, required, verdict.gain, verdict.gain_low,
-                verdict.gain_high, verdict.requests, verdict.requests == 1 ? "" : "s");
+                verdict.gain_high, counted(verdict.requests, "request").c_str());
   verdict.outcome = outcome;
   verdict.reason = line;
   return verdict;

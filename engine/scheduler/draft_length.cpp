@@ -8,7 +8,6 @@ namespace slip {
 namespace {
 
 constexpr double kKeepVerification = 0.98;  // half forgotten after 34 verifications
-constexpr double kKeepVersion = 0.02;
 constexpr double kPriorTested = 2;
 constexpr double kMostAlpha = 0.99;
 

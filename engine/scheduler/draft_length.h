@@ -14,6 +14,9 @@
 
 namespace slip {
 
+// The share of its evidence that an estimate keeps when a new version of the draft begins.
+inline constexpr double kKeepVersion = 0.02;
+
 // The acceptance rate of one draft in serving, with exponential forgetting: the weight of a verification halves with
 // every 34 later ones. A new version keeps 2 % of the evidence, so that it is tried at once. Threads: one owner.
 class AcceptanceEstimate {

@@ -3,10 +3,10 @@
 
 #include <cstddef>
 
+#include "engine/scheduler/draft_length.h"
+
 namespace slip {
 namespace {
-
-constexpr double kKeepVersion = 0.02;  // as AcceptanceEstimate
 
 HitRate scaled(HitRate rate, double keep) {
   return {keep * rate.right, keep * rate.all};

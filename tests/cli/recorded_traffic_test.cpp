@@ -62,7 +62,7 @@ TEST(RecordedTraffic, EachRequestHasItsOwnAlpha) {
   EXPECT_NEAR(traffic.requests[1].alpha, (4 + 12.5 * 0.6) / 22.5, 1e-6);
 }
 
-// Bug: the targets of requests that nobody waited for counted as met or missed. The view `slo` leaves them out.
+// Bug: targets of cancelled and failed requests counted as met or missed. The view `slo` leaves them out.
 TEST(RecordedTraffic, ACancelledOrFailedRequestHasNoTargets) {
   const RecordedTraffic traffic = traffic_of(4, [](int i, RequestRow& row) {
     constexpr const char* kReasons[] = {"cancelled", "failed", "length", "stop"};

@@ -273,19 +273,24 @@ TEST_F(DraftModelProposerTest, BranchesGrowOnlyWhereTheyPayAndMay) {
 
 // ---- branches of sampled proposals ----
 
+// A tree of the sequence by rates of ranks alone.
+Proposal sampled_tree(DraftModelProposer& proposer, Drafted& sequence, std::uint64_t seed, std::int32_t nodes) {
+  const ChoiceRates rates(RankRates{0.5, 0.5, 0.4, 0.3});
+  sequence.ref.rule = AcceptanceRule::kRejection;
+  sequence.sampling.seed = seed;
+  proposer.begin(sequence.view());
+  propose(proposer, {&sequence}, 1);
+  return propose_until(proposer, {&sequence}, {&rates, 0.5, 0, 0}, nodes, /*width=*/3)[0];
+}
+
 // What the chain's and the siblings' children would be proposed from, each by a draft of its own.
 TEST_F(DraftModelProposerTest, SampledSiblingsAreContinuedByRatesOfRanks) {
-  const ChoiceRates rates(RankRates{0.5, 0.5, 0.4, 0.3});
   const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
   std::vector<std::int32_t> parents;
   for (const std::uint64_t seed : {1, 2, 3}) {
     auto proposer = make();
     Drafted sequence(1, prompt_of(9, 5), live_draft);
-    sequence.ref.rule = AcceptanceRule::kRejection;
-    sequence.sampling.seed = seed;
-    proposer.begin(sequence.view());
-    propose(proposer, {&sequence}, 1);
-    const Proposal tree = propose_until(proposer, {&sequence}, {&rates, 0.5, 0, 0}, /*nodes=*/3, /*width=*/3)[0];
+    const Proposal tree = sampled_tree(proposer, sequence, seed, /*nodes=*/3);
     ASSERT_EQ(tree.size(), static_cast<std::size_t>(kMaxProposalNodes));
     ASSERT_EQ(tree.q.size(), tree.size());
     if (parents.empty()) parents = tree.parents;
@@ -317,17 +322,12 @@ std::pair<double, double> interval_of(const Proposal& tree, std::size_t node) {
 
 // With one number for all places of a depth, first choices there would be drawn by the same u.
 TEST_F(DraftModelProposerTest, PlacesOfOneDepthDrawByTheirOwnNumbers) {
-  const ChoiceRates rates(RankRates{0.5, 0.5, 0.4, 0.3});
   const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
   std::vector<int> n_apart(3);  // of the children of the first token and of its two siblings, by pair
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     auto proposer = make();
     Drafted sequence(1, prompt_of(9, 5), live_draft);
-    sequence.ref.rule = AcceptanceRule::kRejection;
-    sequence.sampling.seed = seed;
-    proposer.begin(sequence.view());
-    propose(proposer, {&sequence}, 1);
-    const Proposal tree = propose_until(proposer, {&sequence}, {&rates, 0.5, 0, 0}, /*nodes=*/2, /*width=*/3)[0];
+    const Proposal tree = sampled_tree(proposer, sequence, seed, /*nodes=*/2);
     std::vector<std::pair<double, double>> drawn_from;
     for (std::int32_t node = 0; node < std::ssize(tree.tokens); ++node) {
       if (tree.parents[static_cast<std::size_t>(node)] >= 0) continue;
