@@ -60,7 +60,8 @@ struct SimulateOptions {
   std::vector<double> rates, scales, tpot_ms, mix;
   double duration_s = 0, request_ms = -1, ttft_ms = 0;
   int max_tokens = 0, prompt_tokens = 0, k = kMaxProposalNodes / 2, max_running = EngineOptions{}.max_running;
-  int max_waiting = EngineOptions{}.max_waiting, prefill_chunk = EngineOptions{}.prefill_chunk;
+  int max_waiting = EngineOptions{}.max_waiting, prefill_chunk = EngineOptions{}.prefill_chunk,
+      prefill_ms = EngineOptions{}.prefill_ms;
   std::int32_t cache_tokens = 65536, context = 4096;
   std::uint64_t seed = 1;
   bool deadlines = false, as_json = false;
@@ -86,6 +87,7 @@ EngineOptions options_of(const std::string& arm, const SimulateOptions& options)
   EngineOptions engine;
   engine.max_running = options.max_running;
   engine.prefill_chunk = options.prefill_chunk;
+  engine.prefill_ms = options.prefill_ms;
   engine.max_waiting = options.max_waiting;
   engine.deadlines = options.deadlines;
   engine.seed = options.seed;
@@ -421,6 +423,11 @@ void add_engine_options(CLI::App& command, SimulateOptions& options) {
       ->capture_default_str();
   command.add_option("--prefill-chunk", options.prefill_chunk, "Prompt rows of one step")
       ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  command
+      .add_option("--prefill-ms", options.prefill_ms,
+                  "By which prompts may lengthen a step of running answers; 0: no limit")
+      ->check(CLI::Range(0, 60'000))
       ->capture_default_str();
   command.add_option("--cache-tokens", options.cache_tokens, "Tokens in the target's cache")
       ->check(CLI::Range(64, 1 << 24))

@@ -166,6 +166,8 @@ void visit_engine(FieldVisitor& to, ServeConfig& config) {
   to.field("max_waiting", engine.max_waiting, {1, 65'536},
            "beyond it a 429; each of the n choices of a request counts");
   to.field("prefill_chunk", engine.prefill_chunk, {1, 16'384}, "prompt rows per step");
+  to.field("prefill_ms", engine.prefill_ms, {0, 60'000},
+           "by which prompts may make a step longer while answers run and no request waits for a place; 0 = no limit");
   to.field("deadlines", engine.deadlines,
            "plan so that requests get the speed that their slo asks for; false: only measure it");
   to.field("prefix_cache", engine.prefix_cache, {0, 1},

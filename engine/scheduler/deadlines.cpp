@@ -5,10 +5,11 @@
 #include <cstddef>
 #include <limits>
 
+#include "engine/scheduler/prompt_time.h"
+
 namespace slip {
 namespace {
 
-constexpr std::int32_t kLeastPromptRows = 8;  // where a pass takes about as long as with one row
 constexpr std::int64_t kPatienceUs = 5'000'000;
 constexpr double kWorthWhenLate = 4;
 constexpr std::int32_t kSoonTokens = 16;

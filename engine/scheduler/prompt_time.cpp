@@ -15,4 +15,10 @@ double PromptTimeEstimate::row_us() const {
   return known() ? std::max(0.0, us_ / rows_) : 0;
 }
 
+std::int32_t PromptTimeEstimate::rows_within(double us, std::int32_t most) const {
+  const double each_us = row_us();
+  if (!(each_us > 0) || us >= each_us * most) return most;
+  return std::min(most, std::max(kLeastPromptRows, static_cast<std::int32_t>(us / each_us)));
+}
+
 }  // namespace slip

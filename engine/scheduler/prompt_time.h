@@ -5,6 +5,9 @@
 
 namespace slip {
 
+// The rows of prompts that a step may read in any case: a pass takes about as long with them as without.
+inline constexpr std::int32_t kLeastPromptRows = 8;
+
 // Learns what a row of a prompt adds to the time of a step: time over rows, of sums with exponential forgetting. So a
 // step counts by its rows. A mean of the steps' own ratios would follow those with few rows, where noise is largest.
 // Threads: one owner.
@@ -22,6 +25,9 @@ class PromptTimeEstimate {
   void add(std::int32_t rows, double more_us, bool decodes);
   bool known() const { return rows_ > 0; }
   double row_us() const;  // in µs; 0: unknown, or nothing
+  // Rows that make a step longer by at most `us`: at least kLeastPromptRows, so that prompts end, and at most `most`.
+  // All of these while the time of a row is unknown.
+  std::int32_t rows_within(double us, std::int32_t most) const;
 
  private:
   double keep_;

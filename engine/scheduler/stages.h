@@ -110,6 +110,7 @@ struct Engine::State {
   void follow_orders();
   DeadlineLoad deadline_of(std::size_t i, std::int64_t now_us) const;
   void learn_mean_tokens();
+  std::int32_t most_prompt_rows() const;
   void look_at_deadlines();
   void learn_prompt_time();
   void list_proposed(std::size_t i);

@@ -83,9 +83,18 @@ DeadlineLoad Engine::State::deadline_of(std::size_t i, std::int64_t now_us) cons
   return load;
 }
 
+// The rows of prompts that this step may read whatever the targets are. Running answers wait for a step, so it takes
+// bounded time; but where requests wait for a place, reading fast matters more.
+std::int32_t Engine::State::most_prompt_rows() const {
+  if (runs_background()) return std::min(kBackgroundPromptRows, options.prefill_chunk);
+  const bool decodes = std::any_of(loads_.begin(), loads_.end(), [](const auto& load) { return load.n_pending == 1; });
+  if (options.prefill_ms == 0 || !decodes || request_queue.n_waiting() > 0) return options.prefill_chunk;
+  return prompt_time_.rows_within(1e3 * options.prefill_ms, options.prefill_chunk);
+}
+
 // Limits this step for the sake of targets: its rows of prompts, and the sequences that have a part in it.
 void Engine::State::look_at_deadlines() {
-  prompt_limit_ = runs_background() ? std::min(kBackgroundPromptRows, options.prefill_chunk) : options.prefill_chunk;
+  prompt_limit_ = most_prompt_rows();
   deadlines_.clear();
   const bool any = std::any_of(running.begin(), running.end(), [](const auto& one) { return one->request.slo.any(); });
   if (!options.deadlines || !any || !estimates_.knows_times()) return;
@@ -100,7 +109,7 @@ void Engine::State::look_at_deadlines() {
   const StepCurve curve = estimates_.curve();
   forecast_.decode_us = curve.pass_us(rows);
   forecast_.has_queue = request_queue.n_waiting() > 0;
-  policy->limit_step(deadlines_, forecast_, curve, options.prefill_chunk, deadline_limits_);
+  policy->limit_step(deadlines_, forecast_, curve, prompt_limit_, deadline_limits_);
   prompt_limit_ = deadline_limits_.prompt_rows;
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (deadline_limits_.skipped[i] != 0) loads_[i].n_pending = 0;
@@ -109,7 +118,7 @@ void Engine::State::look_at_deadlines() {
 
 // What a row of a prompt adds to a pass: at least one row would be in it without the prompt.
 void Engine::State::learn_prompt_time() {
-  if (!options.deadlines || figures_.prefill_rows == 0 || !estimates_.knows_times()) return;
+  if (figures_.prefill_rows == 0 || !estimates_.knows_times()) return;
   const double decode_us = estimates_.curve().pass_us(std::max(1, figures_.verify_rows));
   prompt_time_.add(figures_.prefill_rows, static_cast<double>(figures_.verify_us) - decode_us,
                    figures_.verify_rows > 0);

@@ -197,6 +197,31 @@ TEST(Simulate, ABurstAtTheStartIsNotDelayedByDrafts) {
   EXPECT_LT(with_draft_ms, 1.01 * mean_e2e_ms(simulation, arrivals)) << "before, 1.018 times";
 }
 
+// An answer runs for 4 s. A short prompt beside it shows what a row takes, then one of 2,000 tokens comes.
+double longest_gap_ms(std::int32_t prefill_ms, std::int32_t max_running, std::vector<Arrival> more = {}) {
+  Simulation simulation = usual(0.5);
+  simulation.target = costs(10'000, 1'000);
+  simulation.options.prefill_ms = prefill_ms;
+  simulation.options.max_running = max_running;
+  std::vector<Arrival> arrivals = {{0, 600}, {1, 4, 20}, {2, 4, 2000}};
+  arrivals.insert(arrivals.end(), more.begin(), more.end());
+  const std::vector<double> gaps_ms = simulate(simulation, arrivals).replies[0].gaps_ms;
+  return *std::max_element(gaps_ms.begin(), gaps_ms.end());
+}
+
+TEST(Simulate, RunningAnswersWaitForALongPromptPieceByPiece) {
+  EXPECT_NEAR(longest_gap_ms(100, 4), 100 + 10, 10);
+  EXPECT_NEAR(longest_gap_ms(50, 4), 50 + 10, 10);
+}
+
+TEST(Simulate, NegativeWithoutALimitTheyWaitForAWholeChunk) {
+  EXPECT_GT(longest_gap_ms(0, 4), 250);
+}
+
+TEST(Simulate, WhereRequestsWaitForAPlaceAPromptIsReadFast) {
+  EXPECT_GT(longest_gap_ms(50, 2, {{2.01, 4, 20}}), 250);
+}
+
 // From the second request on; another topic's text is its own.
 TEST(Simulate, WhatPromptsShareIsReadOnce) {
   Simulation simulation = with_fixed(0, 0);

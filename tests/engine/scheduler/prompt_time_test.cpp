@@ -43,5 +43,15 @@ TEST(PromptTime, NoiseAroundNothingIsNothing) {
   EXPECT_TRUE(estimate.known());
 }
 
+TEST(PromptTime, AStepReadsTheRowsThatFitItsTime) {
+  PromptTimeEstimate estimate(kKeep);
+  EXPECT_EQ(estimate.rows_within(10'000, 256), 256) << "the time of a row is unknown";
+  estimate.add(100, 50'000, /*decodes=*/true);
+  EXPECT_EQ(estimate.rows_within(50'200, 256), 100);
+  EXPECT_EQ(estimate.rows_within(1e12, 256), 256);
+  EXPECT_EQ(estimate.rows_within(100, 256), kLeastPromptRows) << "prompts end";
+  EXPECT_EQ(estimate.rows_within(100, 4), 4);
+}
+
 }  // namespace
 }  // namespace slip
