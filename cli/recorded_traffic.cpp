@@ -2,7 +2,6 @@
 #include "cli/recorded_traffic.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -29,8 +28,8 @@ SloTargets recorded_targets(const SheetRow& row) {
   const std::string reason = row.text("stop_reason");
   if (reason == stop_reason_name(StopReason::kCancelled) || reason == stop_reason_name(StopReason::kFailed)) return {};
   constexpr double kMostMs = 3.6e6;
-  const auto us = [&](const char* column) -> std::int64_t {
-    return std::llround(1e3 * std::clamp(row.number(column).value_or(0), 0.0, kMostMs));
+  const auto us = [&](const char* column) {
+    return us_of_ms(std::clamp(row.number(column).value_or(0), 0.0, kMostMs));
   };
   return {.tpot_us = us("slo_tpot_ms"), .ttft_us = us("slo_ttft_ms"), .e2e_us = us("slo_e2e_ms")};
 }

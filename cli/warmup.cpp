@@ -19,6 +19,7 @@
 #include "cli/process/usable_cores.h"
 #include "cli/process/usable_memory.h"
 #include "cli/progress_line.h"
+#include "cli/shell_command.h"
 #include "cli/target_worker.h"
 #include "common/counted.h"
 #include "common/error.h"
@@ -92,25 +93,9 @@ WarmupOptions options_from(const WarmupFlags& flags) {
   return options;
 }
 
-std::string shell_quoted(const std::string& word) {
-  constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
-// This process's command line without --force, which would begin anew.
-std::string resuming_command() {
+std::string command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  const std::string words{std::istreambuf_iterator<char>(file), {}};
-  std::string line;
-  for (std::size_t at = 0; at < words.size();) {
-    const std::string word(words.c_str() + at);
-    at += word.size() + 1;
-    if (word != "--force") line += (line.empty() ? "" : " ") + shell_quoted(word);
-  }
-  return line;
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 // The command that serves the new draft. A template that differs from the target's own makes other prompts, on which
@@ -147,7 +132,7 @@ void run(const WarmupFlags& flags) {
   } catch (const Error& error) {
     line.finish();
     if (error.code() != ErrorCode::kCancelled) throw;
-    throw Error(ErrorCode::kCancelled, error.message(), "go on with: " + resuming_command());
+    throw Error(ErrorCode::kCancelled, error.message(), "go on with: " + resuming_command(command_line()));
   }
 }
 

@@ -74,8 +74,10 @@ Database open_ledger(const std::filesystem::path& file) {
   return database;
 }
 
+// By the time of their publication: if a draft's folder was deleted, its versions are numbered from 1 again. SQLite
+// takes `version` from the row with the maximum.
 std::map<std::string, std::uint64_t> newest_versions_in(const Database& database) {
-  Statement statement(database, "SELECT draft, MAX(version) FROM draft_versions GROUP BY draft");
+  Statement statement(database, "SELECT draft, version, MAX(created_us) FROM draft_versions GROUP BY draft");
   std::map<std::string, std::uint64_t> newest;
   while (statement.step()) newest[statement.text(0)] = static_cast<std::uint64_t>(statement.integer(1));
   return newest;

@@ -54,4 +54,4 @@ tidied() {
 }
 export -f tidied
 printf '%s\n' "${sources[@]}" | xargs -P "$(bash tools/jobs.sh)" -n 4 bash -c 'tidied "$@"' tidied
-echo "lint: ${#changed[@]} files are clean"
+if [ "${#changed[@]}" = 1 ]; then echo "lint: 1 file is clean"; else echo "lint: ${#changed[@]} files are clean"; fi

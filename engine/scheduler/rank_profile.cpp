@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "engine/scheduler/draft_length.h"
+#include "engine/speculative/untested_choice.h"
 
 namespace slip {
 namespace {
@@ -19,7 +20,9 @@ void RankProfile::add(std::uint64_t version, std::int32_t rank, bool was_right) 
     for (HitRate& rate : rates_) rate = scaled(rate, kKeepVersion);
     version_ = version;
   }
-  rates_[static_cast<std::size_t>(rank)].add(was_right);
+  const auto at = static_cast<std::size_t>(rank);
+  rates_[at].add(was_right);
+  if (!was_right && at + 1 < rates_.size()) forget_untested(rates_[at + 1]);
 }
 
 RankRates RankProfile::rates(std::uint64_t version) const {

@@ -10,7 +10,8 @@
 namespace slip {
 
 // How often a draft's first, second … choice for one place was right, given that the choices before it were wrong. The
-// probabilities that the draft gave them do not count. A new version keeps 2 % of the evidence. Threads: one owner.
+// probabilities that the draft gave them do not count. A new version keeps 2 % of the evidence, and a choice that is no
+// longer proposed loses its own slowly (forget_untested()). Threads: one owner.
 class RankProfile {
  public:
   void add(std::uint64_t version, std::int32_t rank, bool was_right);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 namespace slip {
@@ -13,9 +14,14 @@ struct SloTargets {
   bool any() const { return tpot_us > 0 || ttft_us > 0 || e2e_us > 0; }
 };
 
+// The nearest number of microseconds: 1e3 * 64.1 is less than 64100. REQUIRES: at most 1e15 ms.
+inline std::int64_t us_of_ms(double ms) {
+  return std::llround(1e3 * ms);
+}
+
 // From milliseconds, as options give them.
 inline SloTargets slo_targets_of_ms(double tpot_ms, double ttft_ms) {
-  return {static_cast<std::int64_t>(1e3 * tpot_ms), static_cast<std::int64_t>(1e3 * ttft_ms)};
+  return {us_of_ms(tpot_ms), us_of_ms(ttft_ms)};
 }
 
 }  // namespace slip

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/speculative/untested_choice.h"
+
 namespace slip {
 
 std::size_t ChoiceRates::class_of(double first_log_q) {
@@ -18,8 +20,12 @@ double ChoiceRates::rate_of(std::size_t kind, std::int32_t rank) const {
   return rates_[kind][at].rate(rank == 0 ? (static_cast<double>(kind) + 0.5) / kClasses : kPriorRankRates[at]);
 }
 
+// A choice that is no longer proposed loses its evidence slowly.
 void ChoiceRates::add(double first_log_q, std::int32_t rank, bool was_right) {
-  rates_[class_of(first_log_q)][static_cast<std::size_t>(rank)].add(was_right);
+  auto& of_class = rates_[class_of(first_log_q)];
+  const auto at = static_cast<std::size_t>(rank);
+  of_class[at].add(was_right);
+  if (!was_right && at + 1 < of_class.size()) forget_untested(of_class[at + 1]);
 }
 
 double ChoiceRates::rate(double first_log_q, std::int32_t rank) const {

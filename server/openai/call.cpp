@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -249,7 +248,7 @@ class CallReader {
   // A target time in milliseconds, as microseconds; 0: none.
   static std::int64_t read_target(const RequestFields& fields, const std::string& name) {
     const auto ms = fields.number(name.c_str(), is_target_ms, "from 0.001 to 3600000");
-    return ms ? std::llround(static_cast<double>(*ms) * 1000) : 0;
+    return ms ? us_of_ms(*ms) : 0;
   }
 
   void read_slo() {

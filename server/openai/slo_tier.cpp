@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 
 #include "server/http/api_keys.h"
 #include "server/http/request_head.h"
@@ -39,7 +38,7 @@ std::optional<SloTargets> parse_slo(std::string_view text) {
     const auto [end, fault] = std::from_chars(value.data(), value.data() + value.size(), ms);
     const bool is_number = fault == std::errc() && end == value.data() + value.size();
     faulty = faulty || known == kSloTargets.end() || !is_number || !is_target_ms(ms) || slo.*known->second > 0;
-    if (!faulty) slo.*known->second = std::llround(ms * 1000);
+    if (!faulty) slo.*known->second = us_of_ms(ms);
   });
   return faulty ? std::nullopt : std::optional(slo);
 }

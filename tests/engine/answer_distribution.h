@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/common/test_clock.h"
 #include "tests/engine/engine_answers.h"
 #include "tests/engine/sampling/reference_transform.h"
 #include "tests/engine/toy_proposer.h"
@@ -72,6 +73,10 @@ struct CountedRequests {
   TreeLimits tree = {};  // of each request
   std::int32_t prefill_chunk = EngineOptions{}.prefill_chunk;
   std::optional<PolicyKind> policy = {};  // empty: each step drafts two tokens
+  // Tokens of an answer that is not counted, before the others. Without it the engine knows no step times as long as
+  // there is a prompt in each step.
+  std::int32_t first_tokens = 0;
+  TestClock* clock = nullptr;  // a pass of the target takes 1 ms by it, and 10 µs for each row with logits
 };
 
 // [kDistributionCells] counts of the engine's answers without a seed, drafting at most two tokens deep.
@@ -87,8 +92,20 @@ inline std::vector<std::int64_t> count_answers(const SamplingParams& sampling, s
   options.max_running = 16;
   options.max_waiting = static_cast<std::int32_t>(n_answers);
   options.seed = 20260101;
-  Engine engine(options, std::make_unique<ToyWorker>(distribution_language()), nullptr, std::move(proposer), nullptr,
-                {});
+  auto worker = std::make_unique<ToyWorker>(distribution_language());
+  if (requests.clock != nullptr) {
+    worker->on_run = [&](int /*n_run*/) { requests.clock->advance(1'000); };
+    worker->spoil = [&](const StepInput& /*input*/, std::span<float> /*logits*/) { requests.clock->advance(10); };
+  }
+  Engine engine(options, std::move(worker), nullptr, std::move(proposer), nullptr, {});
+  if (requests.first_tokens > 0) {
+    Answer first;
+    Request request = full_request(n_answers + 1, {1}, first);
+    request.max_tokens = requests.first_tokens;
+    request.draft = requests.live_draft;
+    engine.submit(std::move(request));
+    EXPECT_TRUE(drain(engine));
+  }
   std::vector<Answer> answers(n_answers);
   for (std::size_t i = 0; i < answers.size(); ++i) {
     Request request = full_request(i + 1, kDistributionPrompt, answers[i]);

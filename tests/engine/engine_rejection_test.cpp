@@ -8,6 +8,7 @@
 
 #include "engine/scheduler/select.h"
 #include "engine/speculative/draft_model_proposer.h"
+#include "tests/common/test_clock.h"
 #include "tests/engine/answer_distribution.h"
 #include "tests/engine/goodness_of_fit.h"
 #include "tests/engine/tiny_draft.h"
@@ -52,31 +53,41 @@ enum class Fault {
   kDropsSiblingsForALaterToken,  // no fault: these were not drawn with it
 };
 
-class FaultyProposer final : public testing::WrappedProposer {
+// A draft model. Counts the accepted tokens that follow siblings.
+class CountingProposer : public testing::WrappedProposer {
  public:
-  FaultyProposer(kernels::ThreadPool& pool, Fault fault, const ChoiceRates& rates = {},
-                 std::int64_t* n_behind_siblings = nullptr)
+  explicit CountingProposer(kernels::ThreadPool& pool, std::int64_t* n_behind_siblings = nullptr)
       : WrappedProposer(std::make_unique<DraftModelProposer>(DraftModelOptions{.n_pages = 64, .max_running = 16},
                                                              testing::toy_config(testing::kDistributionVocab), pool)),
-        fault_(fault),
-        rates_(rates),
         n_behind_siblings_(n_behind_siblings) {}
   std::int32_t propose(std::span<const DraftTask> tasks) override {
-    std::vector<DraftTask> stopped(tasks.begin(), tasks.end());
-    const double row_price = rates_.is_by_rank() ? 0 : 0.3;
-    for (DraftTask& task : stopped) task.stop = {&rates_, /*next_rate=*/1, row_price, /*pass_price=*/0};
-    const std::int32_t n_passes = WrappedProposer::propose(stopped);
-    for (const DraftTask& task : tasks) {
-      spoil(*task.proposal);
-      proposals_[task.sequence->id.value] = task.proposal;
-    }
-    return n_passes;
+    for (const DraftTask& task : tasks) proposals_[task.sequence->id.value] = task.proposal;
+    return WrappedProposer::propose(tasks);
   }
   void on_verified(const SequenceRef& sequence, const VerifyResult& result) override {
     const bool behind_sibling = result.accepted.size() > 1 && result.accepted[0] > 0 &&
                                 result.accepted[0] >= proposals_.at(sequence.id.value)->chain_length();
     if (behind_sibling && n_behind_siblings_ != nullptr) ++*n_behind_siblings_;
     WrappedProposer::on_verified(sequence, result);
+  }
+
+ private:
+  std::int64_t* n_behind_siblings_;
+  std::map<std::uint64_t, const Proposal*> proposals_;  // of the step
+};
+
+class FaultyProposer final : public CountingProposer {
+ public:
+  FaultyProposer(kernels::ThreadPool& pool, Fault fault, const ChoiceRates& rates = {},
+                 std::int64_t* n_behind_siblings = nullptr)
+      : CountingProposer(pool, n_behind_siblings), fault_(fault), rates_(rates) {}
+  std::int32_t propose(std::span<const DraftTask> tasks) override {
+    std::vector<DraftTask> stopped(tasks.begin(), tasks.end());
+    const double row_price = rates_.is_by_rank() ? 0 : 0.3;
+    for (DraftTask& task : stopped) task.stop = {&rates_, /*next_rate=*/1, row_price, /*pass_price=*/0};
+    const std::int32_t n_passes = CountingProposer::propose(stopped);
+    for (const DraftTask& task : tasks) spoil(*task.proposal);
+    return n_passes;
   }
 
  private:
@@ -106,8 +117,6 @@ class FaultyProposer final : public testing::WrappedProposer {
   }
   Fault fault_;
   ChoiceRates rates_;
-  std::int64_t* n_behind_siblings_;
-  std::map<std::uint64_t, const Proposal*> proposals_;  // of the step
 };
 
 double p_value_of(const SamplingParams& sampling, Fault fault, std::size_t n_answers = 20000,
@@ -170,19 +179,38 @@ TEST(EngineRejection, SiblingsMayBeDroppedForALaterToken) {
             testing::kSignificance);
 }
 
-// Which shapes they have hangs on the clock here.
+// Its passes take 10 µs by the test's clock.
+class TimedProposer final : public CountingProposer {
+ public:
+  TimedProposer(kernels::ThreadPool& pool, testing::TestClock& clock, std::int64_t* n_behind_siblings)
+      : CountingProposer(pool, n_behind_siblings), clock_(clock) {}
+  std::int32_t propose(std::span<const DraftTask> tasks) override {
+    const std::int32_t n_passes = CountingProposer::propose(tasks);
+    clock_.advance(std::int64_t{10} * n_passes);
+    return n_passes;
+  }
+
+ private:
+  testing::TestClock& clock_;
+};
+
+// Regression: there was a prompt in each step, so the step times stayed unknown and nothing was proposed. A row costs a
+// hundredth of a pass here, so the trees are continued after siblings.
 TEST(EngineRejection, StaticTreesKeepTheDistribution) {
+  testing::TestClock clock(1'000'000);
   kernels::ThreadPool pool(1);
   const SamplingParams sampling{.temperature = 0.9F};
-  const DraftModelOptions options{.n_pages = 64, .max_running = 16};
   const auto draft = testing::tiny_draft(testing::tiny_draft_config(testing::kDistributionVocab), 5);
-  const auto counts = testing::count_answers(
-      sampling, std::make_unique<DraftModelProposer>(options, testing::toy_config(testing::kDistributionVocab), pool),
-      {.live_draft = testing::make_live_draft(draft),
-       .tree_width = 3,
-       .prefill_chunk = 1,
-       .policy = PolicyKind::kStaticTree});
+  std::int64_t n_behind_siblings = 0;
+  const auto counts = testing::count_answers(sampling, std::make_unique<TimedProposer>(pool, clock, &n_behind_siblings),
+                                             {.live_draft = testing::make_live_draft(draft),
+                                              .tree_width = 3,
+                                              .prefill_chunk = 1,
+                                              .policy = PolicyKind::kStaticTree,
+                                              .first_tokens = 60,
+                                              .clock = &clock});
   EXPECT_GT(testing::chi_square_p_value(counts, testing::answer_distribution(sampling)), testing::kSignificance);
+  EXPECT_GT(n_behind_siblings, 1000);
 }
 
 TEST(EngineRejectionNegative, ChildrenVerifiedAgainstAllOfQAreNoticed) {

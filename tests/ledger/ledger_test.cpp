@@ -91,6 +91,17 @@ TEST_F(LedgerTest, ReconcileNamesDraftsWhoseNewestVersionIsGone) {
   EXPECT_EQ(Ledger(options_for(file_)).reconcile(std::span(all).subspan(1, 1)), gone);
 }
 
+// Regression: each start warned of deleted versions until the draft had a version with the same number again.
+TEST_F(LedgerTest, DeletedVersionsAreNotNamedOnceTheDraftHasANewOne) {
+  const std::vector<DraftVersionRow> before = {{"sql", "sql", "canary", "aa", 1, 0, 2},
+                                               {"sql", "sql", "canary", "bb", 2, 1, 3}};
+  const std::vector<DraftVersionRow> anew = {{"sql", "sql", "canary", "cc", 1, 0, 4}};
+  Ledger(options_for(file_)).reconcile(before);
+  EXPECT_EQ(Ledger(options_for(file_)).reconcile({}).size(), 1U);
+  EXPECT_EQ(Ledger(options_for(file_)).reconcile(anew).size(), 1U);
+  EXPECT_TRUE(Ledger(options_for(file_)).reconcile(anew).empty());
+}
+
 TEST_F(LedgerTest, AFullQueueDropsAndCounts) {
   auto options = options_for(file_);
   options.queue_rows = 50;

@@ -130,7 +130,7 @@ class LintTest(StandIns):
         self.assertNotEqual(self.run_script("tools/lint.sh").returncode, 0, "a first commit is all new")
         self.commit("int good;\n")
         done = self.run_script("tools/lint.sh")
-        self.assertEqual((done.returncode, done.stdout), (0, "lint: 1 files are clean\n"), done.stderr)
+        self.assertEqual((done.returncode, done.stdout), (0, "lint: 1 file is clean\n"), done.stderr)
         self.commit("int bad;\n")
         self.assertNotEqual(self.run_script("tools/lint.sh").returncode, 0)
 
@@ -179,7 +179,7 @@ class LintTest(StandIns):
         self.assertIn("dubious ownership", self.run_script("-c", "git rev-parse HEAD", **foreign).stderr)
         for more in ({}, {"LINT_ALL": "1"}, {"LINT_BASE": "HEAD~1"}):
             done = self.run_script("tools/lint.sh", **foreign, **more)
-            self.assertEqual((done.returncode, done.stdout), (0, "lint: 1 files are clean\n"), done.stderr)
+            self.assertEqual((done.returncode, done.stdout), (0, "lint: 1 file is clean\n"), done.stderr)
 
     def test_missing_linters_are_installed_by_the_set_up(self):
         # Bug: lint installed them by itself, only as root: it tried neither sudo nor .deps/.

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
+#include "engine/scheduler/select.h"
 #include "engine/speculative/choice_rates.h"
 
 namespace slip {
@@ -61,6 +63,59 @@ TEST(GoodputPolicy, KeepsSiblingsOnlyInRowsThatPay) {
   EXPECT_EQ(n_kept(6, 99), 2U);
   EXPECT_EQ(n_kept(7, 99), 1U) << "a ninth row takes a fifth of a pass";
   EXPECT_EQ(n_kept(6, 1), 1U) << "there is no room";
+}
+
+// Steps of a sequence with one token of a draft, whose first choice is right in every other one.
+class SiblingSteps {
+ public:
+  // Returns how many siblings are verified in `n` steps.
+  int run(int n, bool sibling_is_right) {
+    int n_siblings = 0;
+    for (int i = 0; i < n; ++i) n_siblings += step(i, sibling_is_right);
+    return n_siblings;
+  }
+
+ private:
+  // A pass takes 10 ms, and half a millisecond for each row.
+  static StepCurve curve_of_rows() {
+    StepCurve curve;
+    for (std::size_t row = 0; row < curve.us.size(); ++row) curve.us[row] = 10'500 + 500.0 * static_cast<double>(row);
+    curve.more_row_us = 500;
+    return curve;
+  }
+  int step(int i, bool sibling_is_right) {
+    DraftOutlook outlook{.most = 1, .alpha = 0.5};
+    outlook.rates = &rates_;
+    policy_.choose(std::vector{outlook}, 0, curve_, orders_);
+    const double log_q = std::log((i % 10 + 0.5) / 10);
+    Proposal proposal;
+    proposal.add_to_chain(1, log_q);
+    if (orders_[0].width > 1) proposal.add_sibling(0, 2);
+    std::vector<ProposedNode> siblings;
+    list_siblings(proposal, 0, {&rates_, 0.5, 0.5}, siblings);
+    policy_.select(siblings, 2, /*room=*/99);
+    const bool first_is_right = i / 10 % 2 == 0;
+    rates_.add(log_q, 0, first_is_right);
+    if (!first_is_right && !siblings.empty()) rates_.add(log_q, 1, sibling_is_right);
+    return static_cast<int>(siblings.size());
+  }
+
+  const StepCurve curve_ = curve_of_rows();
+  ChoiceRates rates_;
+  GoodputPolicy policy_{{.tree_width = 2}};
+  std::vector<DraftOrder> orders_;
+};
+
+// Regression: siblings that did not pay once were never proposed again, even where they would pay now.
+TEST(GoodputPolicy, SiblingsThatDidNotPayAreTriedAgain) {
+  SiblingSteps steps;
+  EXPECT_GT(steps.run(2'000, false), 0) << "tried at first";
+  constexpr int kSteps = 40'000;
+  const int n_tried = steps.run(kSteps, false);
+  EXPECT_GT(n_tried, 0);
+  EXPECT_LE(n_tried, 0.005 * 2 * kSteps) << "of the rows";
+  steps.run(10'000, true);
+  EXPECT_GT(steps.run(1'000, true), 900);
 }
 
 TEST(GoodputPolicy, AProposalIsAsWideAsItsRequestAndTheServiceAllow) {

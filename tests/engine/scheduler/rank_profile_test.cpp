@@ -18,6 +18,15 @@ TEST(RankProfile, LearnsEachRankByItself) {
   EXPECT_EQ(profile.rates(1)[2], kPriorRankRates[2]);
 }
 
+// Regression: a second choice that a static tree left out was never measured again while the draft stayed the same.
+TEST(RankProfile, AChoiceThatIsNotProposedReturnsToItsPrior) {
+  RankProfile profile;
+  for (int i = 0; i < 20; ++i) profile.add(1, 1, false);
+  EXPECT_LT(profile.rates(1)[1], 0.06);
+  for (int i = 0; i < 21 * 256; ++i) profile.add(1, 0, false);
+  EXPECT_EQ(profile.rates(1)[1], kPriorRankRates[1]);
+}
+
 TEST(RankProfile, ANewVersionIsNearlyUnknown) {
   RankProfile profile;
   for (int i = 0; i < 200; ++i) profile.add(1, 0, false);

@@ -28,6 +28,17 @@ TEST(ChoiceRates, LearnsEachClassAndRankByItself) {
   EXPECT_EQ(rates.rate(std::log(0.45), 2), ChoiceRates().rate(std::log(0.45), 2));
 }
 
+// Regression: a second choice whose rate was low once was never proposed again, so its rate stayed low for ever.
+TEST(ChoiceRates, AChoiceThatIsNotProposedReturnsToItsPrior) {
+  ChoiceRates rates;
+  for (int i = 0; i < 20; ++i) rates.add(std::log(0.45), 1, false);
+  EXPECT_LT(rates.rate(std::log(0.45), 1), 0.06);
+  for (int i = 0; i < 1000; ++i) rates.add(std::log(0.45), 0, true);
+  EXPECT_LT(rates.rate(std::log(0.45), 1), 0.06) << "it was not needed";
+  for (int i = 0; i < 21 * 256; ++i) rates.add(std::log(0.45), 0, false);
+  EXPECT_EQ(rates.rate(std::log(0.45), 1), kPriorRankRates[1]);
+}
+
 TEST(ChoiceRates, ByRankTheyLookAtNoProbability) {
   const ChoiceRates rates(RankRates{0.6, 0.3, 0.2, 0.1});
   EXPECT_TRUE(rates.is_by_rank());
