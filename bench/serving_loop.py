@@ -12,7 +12,8 @@ No draft learns. Parts, of which --parts chooses some:
   small   --clients clients that never pause. A quarter of the cache that would be needed if each request reserved its longest
           prompt and answer, beside the whole.
   long    four clients that stream long answers, and beside them prompts of --long-words words or the same text in pieces, as
-          short prompts. The gaps between the pieces of running answers while such prompts are read.
+          short prompts. The gaps between the pieces of running answers while such prompts are read; also where a step may take
+          as long as its chunk of a prompt needs (engine.prefill_ms = 0).
 Greedy answers are compared between the arms of a part. Exit status 1: some differ."""
 import argparse
 import contextlib
@@ -193,17 +194,17 @@ def in_pieces(words, n):
 
 def measure_long(options, folder):
     words = " ".join(draw_prompts(options, 400)).split()
-    long_prompts = in_pieces(words, options.long_words)
-    parts = {"long": (1, long_prompts), "short": (STREAMING, in_pieces(words, PIECE_WORDS))}
-    questions = draw_prompts(options, options.streams)
-    gaps, answers = {}, {}
-    with services(options, folder, {"service": ([], WITHOUT_PREFIXES)}) as arms:
-        address = arms["service"].address
-        prompt_tokens = count_tokens(address, messages_of(long_prompts[0]))
-        for name, (clients, prompts) in parts.items():
-            answers[name], reads = beside(address, questions, prompts, clients)
-            gaps[name] = gaps_ms(answers[name], reads)
-    return figures_of_long(prompt_tokens, gaps, answers)
+    questions, long_prompts = draw_prompts(options, options.streams), in_pieces(words, options.long_words)
+    # By name: the service, how many clients send prompts beside the answers, and these.
+    parts = {"long": ("default", 1, long_prompts), "short": ("default", STREAMING, in_pieces(words, PIECE_WORDS)),
+             "whole_chunks": ("whole_chunks", 1, long_prompts)}
+    answers, reads = {}, {}
+    settings = {"default": ([], WITHOUT_PREFIXES), "whole_chunks": ([], WITHOUT_PREFIXES + "prefill_ms = 0\n")}
+    with services(options, folder, settings) as arms:
+        prompt_tokens = count_tokens(arms["default"].address, messages_of(long_prompts[0]))
+        for name, (arm, clients, prompts) in parts.items():
+            answers[name], reads[name] = beside(arms[arm].address, questions, prompts, clients)
+    return figures_of_long(prompt_tokens, answers, reads)
 
 
 def beside(address, questions, prompts, clients):
@@ -250,9 +251,13 @@ def beside(address, questions, prompts, clients):
     return streams, reads
 
 
-def figures_of_long(prompt_tokens, gaps, answers):
-    parts = {name: {"p50_ms": closed_loop.percentile(found, 0.5), "p99_ms": closed_loop.percentile(found, 0.99), "gaps": len(found)}
-             for name, found in gaps.items()}
+def figures_of_long(prompt_tokens, answers, reads):
+    """`answers` and `reads`: by part, as beside() returns them."""
+    parts = {}
+    for name, streams in answers.items():
+        gaps = gaps_ms(streams, reads[name])
+        parts[name] = {"p50_ms": closed_loop.percentile(gaps, 0.5), "p99_ms": closed_loop.percentile(gaps, 0.99), "gaps": len(gaps),
+                       "read_ms": 1e3 * statistics.fmean(end - start for start, end in reads[name])}
     texts = [[one.text for one in streams] for streams in answers.values()]
     return {"long_prompt_tokens": prompt_tokens, **parts, "p99_ratio": parts["long"]["p99_ms"] / parts["short"]["p99_ms"],
             "different": sum(len(set(same)) > 1 for same in zip(*texts, strict=True))}
@@ -273,12 +278,15 @@ def show(result, file):
         print(f"turns: the last turn's first token takes {part['last_turn_ratio']:.2f} x the time without the cache")
     if "small" in result:
         part = result["small"]
-        print(f"small: {part['tokens_per_s']['quarter']:.0f} tokens/s in a quarter of the cache, {part['tokens_per_s']['whole']:.0f} in the "
-              f"whole: {part['ratio']:.2f} x, {part['preemptions']['quarter']:.0f} preemptions")
+        speeds = part["tokens_per_s"]
+        print(f"small: {speeds['quarter']:.0f} tokens/s in a quarter of the cache, {speeds['whole']:.0f} in the whole: "
+              f"{part['ratio']:.2f} x, {part['preemptions']['quarter']:.0f} preemptions")
     if "long" in result:
         part = result["long"]
-        for name in ("long", "short"):
-            print(f"long: beside {name:<5} prompts the gaps are p50 {part[name]['p50_ms']:.0f}, p99 {part[name]['p99_ms']:.0f} ms")
+        for name in ("long", "short", "whole_chunks"):
+            found = part[name]
+            print(f"long: {name:<12} gaps p50 {found['p50_ms']:.0f}, p99 {found['p99_ms']:.0f} ms, a prompt is read in "
+                  f"{found['read_ms']:.0f} ms")
         print(f"long: p99 {part['p99_ratio']:.2f} x beside prompts of {part['long_prompt_tokens']} tokens")
 
 

@@ -66,6 +66,14 @@ class Figures(unittest.TestCase):
         self.assertEqual([round(gap) for gap in found], [300, 50])
         self.assertEqual(serving_loop.gaps_ms(streams, []), [])
 
+    def test_gaps_beside_long_and_short_prompts_are_compared(self):
+        answers = {"long": [answer(0.0, 0.3)], "short": [answer(0.0, 0.2)], "whole_chunks": [answer(0.0, 0.6, text="b")]}
+        figures = serving_loop.figures_of_long(4096, answers, dict.fromkeys(answers, [(0.1, 0.2), (0.1, 0.4)]))
+        self.assertAlmostEqual(figures["p99_ratio"], 1.5)
+        self.assertAlmostEqual(figures["whole_chunks"]["p99_ms"], 600)
+        self.assertAlmostEqual(figures["short"]["read_ms"], 200)
+        self.assertEqual(figures["different"], 1)
+
     def test_texts_have_as_many_words(self):
         self.assertEqual(serving_loop.in_pieces("a b c d e".split(), 2), ["a b", "c d"])
 
