@@ -124,6 +124,10 @@ std::int32_t Engine::n_running() const {
   return state_->n_running.load(std::memory_order_relaxed);
 }
 
+StepCurves Engine::step_curves() const {
+  return state_->step_curves();
+}
+
 std::int32_t Engine::n_free_pages() const {
   return state_->n_free_pages.load(std::memory_order_relaxed);
 }
