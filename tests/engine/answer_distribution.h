@@ -73,10 +73,10 @@ struct CountedRequests {
   TreeLimits tree = {};  // of each request
   std::int32_t prefill_chunk = EngineOptions{}.prefill_chunk;
   std::optional<PolicyKind> policy = {};  // empty: each step drafts two tokens
-  // Tokens of an answer that is not counted, before the others. Without it the engine knows no step times as long as
-  // there is a prompt in each step.
-  std::int32_t first_tokens = 0;
-  TestClock* clock = nullptr;  // a pass of the target takes 1 ms by it, and 10 µs for each row with logits
+  std::int32_t max_running = 16;          // with more than one there is a prompt in most steps, which measures no time
+  // By it a pass of the target takes 1 ms, and `row_us` for each row with logits.
+  TestClock* clock = nullptr;
+  std::int64_t row_us = 0;
 };
 
 // [kDistributionCells] counts of the engine's answers without a seed, drafting at most two tokens deep.
@@ -89,23 +89,17 @@ inline std::vector<std::int64_t> count_answers(const SamplingParams& sampling, s
   options.prefill_chunk = requests.prefill_chunk;
   options.adaptive_k = requests.policy.has_value();
   options.policy = requests.policy.value_or(options.policy);
-  options.max_running = 16;
+  options.max_running = requests.max_running;
   options.max_waiting = static_cast<std::int32_t>(n_answers);
   options.seed = 20260101;
   auto worker = std::make_unique<ToyWorker>(distribution_language());
   if (requests.clock != nullptr) {
     worker->on_run = [&](int /*n_run*/) { requests.clock->advance(1'000); };
-    worker->spoil = [&](const StepInput& /*input*/, std::span<float> /*logits*/) { requests.clock->advance(10); };
+    worker->spoil = [&](const StepInput& /*input*/, std::span<float> /*logits*/) {
+      requests.clock->advance(requests.row_us);
+    };
   }
   Engine engine(options, std::move(worker), nullptr, std::move(proposer), nullptr, {});
-  if (requests.first_tokens > 0) {
-    Answer first;
-    Request request = full_request(n_answers + 1, {1}, first);
-    request.max_tokens = requests.first_tokens;
-    request.draft = requests.live_draft;
-    engine.submit(std::move(request));
-    EXPECT_TRUE(drain(engine));
-  }
   std::vector<Answer> answers(n_answers);
   for (std::size_t i = 0; i < answers.size(); ++i) {
     Request request = full_request(i + 1, kDistributionPrompt, answers[i]);

@@ -194,23 +194,29 @@ class TimedProposer final : public CountingProposer {
   testing::TestClock& clock_;
 };
 
-// Regression: there was a prompt in each step, so the step times stayed unknown and nothing was proposed. A row costs a
-// hundredth of a pass here, so the trees are continued after siblings.
+// The shape depends on the rates so far and on a row's time: 12 nodes, 6, then 4 or 2.
 TEST(EngineRejection, StaticTreesKeepTheDistribution) {
-  testing::TestClock clock(1'000'000);
-  kernels::ThreadPool pool(1);
-  const SamplingParams sampling{.temperature = 0.9F};
-  const auto draft = testing::tiny_draft(testing::tiny_draft_config(testing::kDistributionVocab), 5);
-  std::int64_t n_behind_siblings = 0;
-  const auto counts = testing::count_answers(sampling, std::make_unique<TimedProposer>(pool, clock, &n_behind_siblings),
-                                             {.live_draft = testing::make_live_draft(draft),
-                                              .tree_width = 3,
-                                              .prefill_chunk = 1,
-                                              .policy = PolicyKind::kStaticTree,
-                                              .first_tokens = 60,
-                                              .clock = &clock});
-  EXPECT_GT(testing::chi_square_p_value(counts, testing::answer_distribution(sampling)), testing::kSignificance);
-  EXPECT_GT(n_behind_siblings, 1000);
+  for (const std::int64_t row_us : {10, 50, 120}) {
+    testing::TestClock clock(1'000'000);
+    kernels::ThreadPool pool(1);
+    const SamplingParams sampling{.temperature = 0.9F};
+    const auto draft = testing::tiny_draft(testing::tiny_draft_config(testing::kDistributionVocab), 5);
+    std::int64_t n_behind_siblings = 0;
+    const auto counts =
+        testing::count_answers(sampling, std::make_unique<TimedProposer>(pool, clock, &n_behind_siblings),
+                               {.live_draft = testing::make_live_draft(draft),
+                                .tree_width = 3,
+                                .prefill_chunk = 1,
+                                .policy = PolicyKind::kStaticTree,
+                                .max_running = 1,
+                                .clock = &clock,
+                                .row_us = row_us});
+    EXPECT_GT(testing::chi_square_p_value(counts, testing::answer_distribution(sampling)), testing::kSignificance)
+        << row_us;
+    if (row_us <= 50) {
+      EXPECT_GT(n_behind_siblings, 1000) << row_us;
+    }
+  }
 }
 
 TEST(EngineRejectionNegative, ChildrenVerifiedAgainstAllOfQAreNoticed) {
