@@ -15,8 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // What a service keeps in its data directory besides the ledger.
-constexpr std::array<std::string_view, 6> kKept = {"LOCK",   "control.sock", "drafts",
-                                                   "replay", "optimizer",    "router.state"};
+constexpr std::array<std::string_view, 7> kKept = {"LOCK",      "control.sock", "drafts",         "replay",
+                                                   "optimizer", "router.state", "step_times.json"};
 
 }  // namespace
 

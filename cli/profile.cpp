@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cpuid.h>
-
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <string>
 
@@ -12,6 +9,7 @@
 #include "cli/process/usable_cores.h"
 #include "cli/progress_line.h"
 #include "cli/simulation/profile.h"
+#include "cli/version.h"
 #include "common/counted.h"
 #include "common/error.h"
 #include "common/file.h"
@@ -34,21 +32,6 @@ struct ProfileOptions {
   double bandwidth_gb_s = 0, tflops = 0, pass_us = 0;
   bool is_calculated() const { return bandwidth_gb_s > 0; }
 };
-
-// The processor's name as CPUID has it.
-std::string processor_name() {
-  unsigned words[12] = {};
-  for (unsigned i = 0; i < 3; ++i) {
-    unsigned* const at = words + 4 * i;
-    if (__get_cpuid(0x80000002 + i, at, at + 1, at + 2, at + 3) == 0) return "unknown processor";
-  }
-  char text[sizeof words + 1] = {};
-  std::memcpy(text, words, sizeof words);
-  std::string name = text;
-  name.erase(0, name.find_first_not_of(' '));
-  name.erase(name.find_last_not_of(' ') + 1);
-  return name.empty() ? "unknown processor" : name;
-}
 
 Profile measured(const ProfileOptions& options) {
   const Dtype dtype = parse_dtype(options.dtype);

@@ -4,6 +4,7 @@
 #include <cpuid.h>
 #include <torch/version.h>
 
+#include <cstring>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -93,6 +94,20 @@ std::string version_json() {
       {"matrix_instructions", kernels::isa_class_name(kernels::isa_class())},
   };
   return facts.dump();
+}
+
+std::string processor_name() {
+  unsigned words[12] = {};
+  for (unsigned i = 0; i < 3; ++i) {
+    unsigned* const at = words + 4 * i;
+    if (__get_cpuid(0x80000002 + i, at, at + 1, at + 2, at + 3) == 0) return "unknown processor";
+  }
+  char text[sizeof words + 1] = {};
+  std::memcpy(text, words, sizeof words);
+  std::string name = text;
+  name.erase(0, name.find_first_not_of(' '));
+  name.erase(name.find_last_not_of(' ') + 1);
+  return name.empty() ? "unknown processor" : name;
 }
 
 std::string system_fingerprint(const std::filesystem::path& target, Dtype dtype, Device device) {

@@ -11,6 +11,7 @@
 #include "engine/models/transformer.h"
 #include "engine/request.h"
 #include "engine/scheduler/policy_kind.h"
+#include "engine/scheduler/step_curve.h"
 #include "engine/speculative/draft_model_proposer.h"
 #include "engine/speculative/observation.h"
 #include "engine/speculative/proposer.h"
@@ -36,6 +37,7 @@ struct EngineOptions {
   std::int32_t draft_pages = 0;  // 0: twice the target's, since a swap briefly keeps two versions
   std::int32_t top_k_observed = TopK::kDefault;
   std::optional<std::uint64_t> seed;  // generates the seeds of requests without one; empty: from the system
+  StepCurves step_curves;             // that an earlier engine measured; empty: this one measures before it plans
 };
 
 // The engine's options that concern a draft model for `target`.
@@ -78,6 +80,8 @@ class Engine {
   // Free pages of the target's cache, including those that only the prefix cache holds. Updated by each step and at the
   // end of a sequence. Any thread.
   std::int32_t n_free_pages() const;
+  // Times that a later engine may begin with. Engine thread; any thread after run().
+  StepCurves step_curves() const;
   const EngineOptions& options() const { return options_; }
 
  private:

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/inspect/inspection.h"
+#include "cli/step_times_file.h"
 #include "common/crc32c.h"
 #include "common/error.h"
 #include "common/file.h"
@@ -67,6 +68,12 @@ Inspection inspect_router_state(const fs::path& file) {
   const RouterState state = read_router_state(file);
   found.add("topics", static_cast<std::int64_t>(state.topics.size()));
   found.add("lessons", static_cast<std::int64_t>(state.classifier.lessons));
+  return found;
+}
+
+Inspection inspect_step_times(const fs::path& file) {
+  Inspection found{.kind = "step times"};
+  found.add("row counts", static_cast<std::int64_t>(read_step_times(file).curves.unleased.value().ratios.size()));
   return found;
 }
 

@@ -143,6 +143,7 @@ Inspection inspect_data_directory(const fs::path& folder) {
   adopt_folder(found, "replay", folder / "replay", inspect_replay);
   adopt_folder(found, "optimizer", folder / "optimizer", inspect_optimizer_states);
   adopt(found, "router", folder / "router.state", inspect_router_state);
+  adopt(found, "step times", folder / "step_times.json", inspect_step_times);
   return found;
 }
 

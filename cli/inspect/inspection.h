@@ -36,6 +36,7 @@ Inspection inspect_replay(const std::filesystem::path& path);         // <data>/
 Inspection inspect_ledger(const std::filesystem::path& file);
 Inspection inspect_optimizer_states(const std::filesystem::path& folder);  // <data>/optimizer
 Inspection inspect_router_state(const std::filesystem::path& file);        // <data>/router.state; Error{kDataLoss}
+Inspection inspect_step_times(const std::filesystem::path& file);          // <data>/step_times.json
 
 std::string to_text(const Inspection& found);
 std::string to_json(const Inspection& found);

@@ -12,6 +12,8 @@
 #include <thread>
 
 #include "checkpoints/data_directory_lock.h"
+#include "checkpoints/model_config.h"
+#include "checkpoints/store_folder.h"
 #include "cli/load_model.h"
 #include "cli/process/address_room.h"
 #include "cli/process/usable_cores.h"
@@ -21,6 +23,7 @@
 #include "cli/service/purger.h"
 #include "cli/service/recorder.h"
 #include "cli/service/refill_past_answers.h"
+#include "cli/step_times_file.h"
 #include "cli/target_worker.h"
 #include "cli/version.h"
 #include "common/disk_space.h"
@@ -28,6 +31,7 @@
 #include "common/file.h"
 #include "common/log.h"
 #include "common/thread_name.h"
+#include "engine/contain.h"
 #include "engine/core_sharing.h"
 #include "engine/kv_cache/page_pool.h"
 #include "engine/models/finite_logits.h"
@@ -43,6 +47,7 @@ namespace slip::cli {
 namespace {
 
 constexpr const char* kRouterFile = "router.state";
+constexpr const char* kStepTimesFile = "step_times.json";
 constexpr std::chrono::milliseconds kRouterSaveInterval{1000};  // the most that promise 5 allows
 constexpr const char* kNoDraftModel = "prompt_lookup";  // what proposes, in ledger and metrics, without a draft model
 static_assert(is_reserved_topic_name(kNoDraftModel), "a topic's figures would be added to it");
@@ -99,6 +104,10 @@ MemoryParts serving_memory(const TargetModel& target, std::uint64_t cache_bytes,
   std::uint64_t draft_bytes = 0;
   for (const auto& weights : drafts) draft_bytes += weights->bytes();
   return {{"target_weights", target.weights->bytes()}, {"target_cache", cache_bytes}, {"draft_weights", draft_bytes}};
+}
+
+const char* dtype_name(Dtype dtype) {
+  return dtype == Dtype::kFloat32 ? "float32" : "bfloat16";
 }
 
 // Where the cache holds less than the model's context, requests are bounded by it.
@@ -223,6 +232,30 @@ struct Serving::State {
     learner->start();
   }
 
+  // The times of steps depend on the shapes of the models, not on their weights.
+  StepTimesOrigin step_times_origin() const {
+    const auto shape = [](const ModelWeights& weights) { return sha256_of(to_config_json(weights.config)); };
+    StepTimesOrigin origin = {{"target", shape(*target.weights)},
+                              {"draft", registry.base ? shape(*registry.base->weights) : "none"},
+                              {"dtype", dtype_name(config.dtype)},
+                              {"processor", processor_name() + ", " + kernels::isa_class_name(kernels::isa_class())},
+                              {"number of threads", std::to_string(pool->n_threads())},
+                              {"number of leased threads", std::to_string(cores ? cores->leased_threads() : 0)}};
+    if (device != nullptr) origin["device"] = kernels::cuda::describe_device();
+    return origin;
+  }
+
+  // A failed write costs the next start its first measurements, so it is no failed stop. REQUIRES: the engine's thread
+  // has ended.
+  void save_step_times() const {
+    const StepCurves measured = engine->step_curves();
+    if (!measured.unleased || disk->gone()) return;
+    const auto failure = contain([&] {
+      write_step_times(config.data_dir / kStepTimesFile, {step_times_origin(), measured});
+    });
+    if (failure) log_parts(LogLevel::kWarn, {"step times are not stored: ", failure->what()});
+  }
+
   void start_engine() {
     Target running = make_target(config, device, target.weights, *pool);
     require_finite_logits(*running.worker, config.target.string());
@@ -232,7 +265,8 @@ struct Serving::State {
     const std::int64_t cache_tokens = std::int64_t{n_pages} * PagePool::kPageTokens;
     max_positions =
         static_cast<std::int32_t>(std::min<std::int64_t>(target.weights->config.max_positions, cache_tokens));
-    const EngineOptions options = engine_options(config);
+    EngineOptions options = engine_options(config);
+    options.step_curves = load_step_times(config.data_dir / kStepTimesFile, step_times_origin());
     std::vector<StepListener*> listeners = {&*recorder, &quotas};
     if (config.slo_admission == SloAdmission::kRefuse) listeners.push_back(&forecast.emplace(options.max_running));
     if (governor) listeners.push_back(governor.get());
@@ -391,11 +425,10 @@ std::vector<std::string> Serving::start_up_lines() const {
   const State& state = *state_;
   const ServeConfig& config = state.config;
   const ModelConfig& shape = state.target.weights->config;
-  const char* dtype = config.dtype == Dtype::kFloat32 ? "float32" : "bfloat16";
   std::vector<std::string> lines;
   lines.push_back("model " + folder_name(config.target) + ": " + std::to_string(shape.parameters() / 100'000 / 10) +
-                  "." + std::to_string(shape.parameters() / 100'000 % 10) + "M parameters, " + dtype + ", context " +
-                  context_text(state.max_positions, shape.max_positions));
+                  "." + std::to_string(shape.parameters() / 100'000 % 10) + "M parameters, " +
+                  dtype_name(config.dtype) + ", context " + context_text(state.max_positions, shape.max_positions));
   if (state.device != nullptr) {
     lines.push_back("device: " + kernels::cuda::describe_device() + ", for target and drafts: weights and a cache of " +
                     memory_text(state.cache_bytes) + " there");
@@ -442,6 +475,7 @@ void Serving::save() {
   state.router_saver->stop();
   state.recorder->finish();
   state.ledger.flush();
+  if (!state.engine_thread.joinable()) state.save_step_times();
 }
 
 }  // namespace slip::cli

@@ -22,6 +22,9 @@ namespace slip {
 // a draft's reading is worth its time. Threads: one owner.
 class DraftEstimates {
  public:
+  explicit DraftEstimates(const StepCurves& measured = {})
+      : curve_(measured.unleased), leased_curve_(measured.leased) {}
+
   struct Step {
     std::int32_t rows = 0, prompt_rows = 0;  // of the target's pass: for decoding, and for prompts
     double verify_us = 0;                    // that pass
@@ -36,6 +39,8 @@ class DraftEstimates {
   StepCurve curve(bool leased = false) const {
     return (leased && leased_curve_.known() ? leased_curve_ : curve_).curve();
   }
+
+  StepCurves step_curves() const { return {curve_.state(), leased_curve_.state()}; }
 
   // The outlook of a decoding sequence that may propose at most `most` tokens, and at most `ready_depth` by its draft.
   // Valid as long as `guesses`.

@@ -56,7 +56,8 @@ Engine::State::State(const EngineOptions& engine_options, Target model, std::sha
                                 : make_fixed_policy({options.tree_width, options.stop_early})),
       observations(sink),
       listeners(std::move(step_listeners)),
-      request_queue(options.max_waiting, options.seed) {
+      request_queue(options.max_waiting, options.seed),
+      estimates_(options.step_curves) {
   no_memory();  // made while memory is available
   reserve_arrays();
   n_free_pages.store(free_pages(), std::memory_order_relaxed);

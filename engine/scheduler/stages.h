@@ -44,6 +44,7 @@ struct Engine::State {
   void record(std::int64_t start_us);
   void fail_step(const Error& cause);
   void end_all();  // ends all running and waiting requests as cancelled
+  StepCurves step_curves() const { return estimates_.step_curves(); }
 
   EngineOptions options;
   std::unique_ptr<Worker> target;

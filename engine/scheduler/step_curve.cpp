@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "common/error.h"
+
 namespace slip {
 namespace {
 
@@ -19,7 +21,9 @@ constexpr double kMostDrafting = 2;             // maximum time that counts, rel
 constexpr double kLeastVariance = 0.1;          // added to that of passes: the pull towards a line through 0
 constexpr double kRowShare = 0.04;              // maximum time of a row beyond the measured ones, as a share of a pass
 constexpr double kLeastRowShare = 0.005;        // minimum of the same
-constexpr double kHope = 0.95;  // a guess between two measured row counts, relative to linear interpolation
+constexpr double kHope = 0.95;          // a guess between two measured row counts, relative to linear interpolation
+constexpr double kStoredWeight = 2;     // of a ratio that an earlier process measured, in passes
+constexpr double kStoredDraftings = 8;  // the same of a line of drafting
 constexpr double kMostSample = 4, kMostChange = 1.5;  // samples are clamped to these factors of the expected time
                                                       // (unmeasured, measured ratio): a pass may have been interrupted
 
@@ -51,6 +55,19 @@ double StepCurve::least_row_us(std::int32_t rows) const {
   return least;
 }
 
+// Sums over draftings of 1 to 5 passes that lie where line() gives this line.
+DraftTimeEstimate::DraftTimeEstimate(const DraftTime& line) {
+  constexpr double kMean = 3, kVariance = 2;
+  const double mean_us = line.us(3);
+  if (!(mean_us > 0)) return;
+  const double covariance = line.pass_us * (kVariance + kLeastVariance) - kLeastVariance * mean_us / kMean;
+  n_ = kStoredDraftings;
+  passes_ = n_ * kMean;
+  us_ = n_ * mean_us;
+  passes_passes_ = n_ * (kVariance + kMean * kMean);
+  passes_us_ = n_ * (covariance + kMean * mean_us);
+}
+
 void DraftTimeEstimate::add(std::int32_t passes, double us) {
   if (passes < 1 || !(us > 0)) return;
   if (n_ > 0) us = std::min(us, kMostDrafting * line().us(passes));
@@ -69,7 +86,7 @@ DraftTime DraftTimeEstimate::line() const {
   const double covariance = passes_us_ / n_ - mean_passes * mean_us;
   const double slope =
       std::clamp((covariance + kLeastVariance * through_zero) / (variance + kLeastVariance), 0.0, through_zero);
-  return {mean_us - slope * mean_passes, slope};
+  return {std::max(0.0, mean_us - slope * mean_passes), slope};
 }
 
 bool StepCurveEstimate::Ratio::measured() const {
@@ -86,11 +103,33 @@ void StepCurveEstimate::Ratio::add(double sample) {
   }
 }
 
+StepCurveEstimate::StepCurveEstimate(const std::optional<StepCurveState>& measured)
+    : drafting_(measured ? measured->drafting : DraftTime{}) {
+  if (!measured) return;
+  n_ = kLeast;
+  level_us_ = measured->level_us;
+  row_us_ = measured->prompt_row_us;
+  for (const auto& [rows, ratio] : measured->ratios) {
+    SLIP_CHECK(rows >= 1 && rows <= StepCurve::kRows, "whoever reads a state checks it");
+    ratios_[static_cast<std::size_t>(rows - 1)] = {ratio, kStoredWeight, kTries};
+  }
+}
+
+std::optional<StepCurveState> StepCurveEstimate::state() const {
+  if (!known()) return std::nullopt;
+  StepCurveState state{level_us_, row_us_, drafting_.line(), {}};
+  for (std::int32_t rows = 1; rows <= StepCurve::kRows; ++rows) {
+    const Ratio& ratio = ratios_[static_cast<std::size_t>(rows - 1)];
+    if (ratio.measured()) state.ratios[rows] = ratio.value;
+  }
+  return state;
+}
+
 void StepCurveEstimate::add(std::int32_t rows, double verify_us, std::int32_t draft_passes, double draft_us) {
   if (draft_passes > 0) drafting_.add(draft_passes, draft_us);
   if (!(verify_us > 0) || rows < 1 || rows > StepCurve::kRows) return;
-  if (++n_ <= kCold) return;
-  if (n_ == kCold + 1) level_us_ = verify_us;
+  if (++n_added_ <= kCold) return;
+  if (n_++ == 0) level_us_ = verify_us;
   const double expected = ratios()[static_cast<std::size_t>(rows - 1)];
   Ratio& ratio = ratios_[static_cast<std::size_t>(rows - 1)];
   const double most = ratio.measured() ? kMostChange : kMostSample;

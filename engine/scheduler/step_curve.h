@@ -4,6 +4,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <optional>
 
 namespace slip {
 
@@ -33,10 +35,25 @@ struct StepCurve {
   DraftTime drafting;
 };
 
+// What a StepCurveEstimate measured, for another process to begin with. All times are in µs.
+struct StepCurveState {
+  double level_us = 0;       // more than 0
+  double prompt_row_us = 0;  // 0: no pass over prompts was measured
+  DraftTime drafting;
+  std::map<std::int32_t, double> ratios;  // to the level, of the row counts that are measured, 1 … StepCurve::kRows
+};
+
+// The same of all estimates; empty: not measured.
+struct StepCurves {
+  std::optional<StepCurveState> unleased, leased;  // of steps without and with a lease
+};
+
 // Fits a DraftTime: least squares with exponential forgetting, pulled towards a line through 0 while the numbers of
 // passes hardly vary. Threads: one owner.
 class DraftTimeEstimate {
  public:
+  // Begins with a line that was measured before. It counts as eight draftings.
+  explicit DraftTimeEstimate(const DraftTime& line = {});
   // Adds a drafting of `us` µs and `passes` ≥ 1. At most twice the expected time counts, since the drafting may have
   // been interrupted.
   void add(std::int32_t passes, double us);
@@ -60,6 +77,11 @@ class DraftTimeEstimate {
 // server that starts into a burst would take rows beyond the first measured ones for nearly free.
 class StepCurveEstimate {
  public:
+  // Begins with what another estimate measured, known() at once. Each of its ratios counts as two passes, so that new
+  // passes soon outweigh it. REQUIRES: the ranges that StepCurveState states.
+  explicit StepCurveEstimate(const std::optional<StepCurveState>& measured = {});
+  std::optional<StepCurveState> state() const;  // empty until known()
+
   // Adds one step that read no prompt: a target pass of `verify_us` µs over `rows` rows, after `draft_us` µs of
   // drafting with `draft_passes` passes. The target's pass is ignored if it has more than StepCurve::kRows rows.
   void add(std::int32_t rows, double verify_us, std::int32_t draft_passes, double draft_us);
@@ -68,7 +90,7 @@ class StepCurveEstimate {
   void add_prompts(std::int32_t rows, double verify_us);
   // False until 16 passes were added; curve() is meaningless until then. The first eight are not counted: they touch
   // memory for the first time.
-  bool known() const { return n_ >= kCold + kLeast; }
+  bool known() const { return n_ >= kLeast; }
   // Cost: O(kRows).
   StepCurve curve() const;
 
@@ -86,7 +108,7 @@ class StepCurveEstimate {
   std::array<double, StepCurve::kRows> guessed_ratios() const;
   double least_ratio(std::size_t rows) const;
 
-  std::int64_t n_ = 0;  // passes added
+  std::int64_t n_added_ = 0, n_ = 0;  // passes; those that count, of earlier processes too
   double level_us_ = 0;
   double row_us_ = 0;  // of a row in the latest passes over prompts, the least; 0: none was added
   DraftTimeEstimate drafting_;

@@ -118,7 +118,7 @@ TEST_F(ReportCommand, RefusesToWriteOverWhatAServiceKeeps) {
   fs::create_directories(folder_ / "drafts" / "sql");
   fs::create_directory_symlink(folder_, folder_ / "same");
   for (const fs::path out : {"LOCK", "router.state", "drafts/sql/CURRENT", "drafts", "replay/segment-0000000001.replay",
-                             "optimizer/sql.opt", "same/drafts/x", "drafts/../LOCK"}) {
+                             "optimizer/sql.opt", "step_times.json", "same/drafts/x", "drafts/../LOCK"}) {
     try {
       run({"topics", "--out", (folder_ / out).string()});
       ADD_FAILURE() << "written: " << out;

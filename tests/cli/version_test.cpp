@@ -34,6 +34,13 @@ TEST(VersionTest, JsonSaysTheSame) {
   EXPECT_TRUE(facts.at("cpu_features").is_array());
 }
 
+TEST(VersionTest, TheProcessorHasANameWithoutSpacesAround) {
+  const std::string name = processor_name();
+  ASSERT_FALSE(name.empty());
+  EXPECT_NE(name.front(), ' ');
+  EXPECT_NE(name.back(), ' ');
+}
+
 TEST(VersionTest, TheSystemFingerprintIsShortAndTheTargetsOwn) {
   const slip::testing::TemporaryFolder folder;
   const auto fingerprint_of = [&](const char* name, bool tied, Dtype dtype) {

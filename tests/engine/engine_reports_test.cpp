@@ -164,5 +164,28 @@ TEST(EngineReports, WhatProposedTheTokens) {
   EXPECT_EQ(tested(3, kDraft, 0), std::pair(0, 0));
 }
 
+// An engine planned its first sixteen steps with a fixed length at each start of a service.
+TEST(EngineStepTimes, OfAnEarlierEngineDecideTheFirstDraftLengths) {
+  const auto begin_with = [](const StepCurves& measured, Answer& answer) {
+    Bench bench({}, {.k = 8, .adaptive_k = true, .step_curves = measured});
+    EXPECT_EQ(bench.engine->step_curves().unleased.has_value(), measured.unleased.has_value());
+    bench.engine->submit(bench.request(1, answer, 7));  // in eight passes, which change no time
+    EXPECT_TRUE(drain(*bench.engine));
+  };
+  StepCurves cheap_rows{StepCurveState{.level_us = 1'000, .prompt_row_us = 0, .drafting = {0, 1}, .ratios = {}}, {}};
+  StepCurves costly_rows = cheap_rows;
+  for (std::int32_t rows = 1; rows <= 16; ++rows) {
+    cheap_rows.unleased->ratios[rows] = 1;
+    costly_rows.unleased->ratios[rows] = rows;
+  }
+  Answer unmeasured, cheap, costly;
+  begin_with({}, unmeasured);
+  begin_with(cheap_rows, cheap);
+  begin_with(costly_rows, costly);
+  EXPECT_LT(cheap.summary.figures.steps, unmeasured.summary.figures.steps);
+  EXPECT_LT(unmeasured.summary.figures.steps, costly.summary.figures.steps);
+  EXPECT_TRUE(cheap.same_as(unmeasured) && costly.same_as(unmeasured)) << "plans change no answer";
+}
+
 }  // namespace
 }  // namespace slip

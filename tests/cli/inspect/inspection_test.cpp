@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoints/draft_store.h"
+#include "cli/step_times_file.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "distill/replay/replay_buffer.h"
@@ -303,6 +304,19 @@ TEST_F(InspectionTest, DamagedStatesOfRouterAndOptimizersAreFaults) {
     fs::remove(file);
     EXPECT_THAT(faults_of(data), ::testing::IsEmpty());
   }
+}
+
+TEST_F(InspectionTest, DamagedStepTimesAreAFault) {
+  const fs::path data = folder_.path() / "data", file = data / "step_times.json";
+  fs::create_directory(data);
+  std::ofstream(data / "LOCK") << "";
+  EXPECT_EQ(look(data)["facts"]["step_times"], "none");
+  const StepCurveState curve{.level_us = 1'000, .prompt_row_us = 0, .drafting = {}, .ratios = {{1, 1}, {8, 2}}};
+  write_step_times(file, {{{"target", "one"}}, {curve, {}}});
+  EXPECT_EQ(look(data)["facts"]["step_times_row_counts"], 2);
+  EXPECT_THAT(faults_of(data), IsEmpty());
+  std::ofstream(file) << "{}";
+  EXPECT_THAT(faults_of(data), ElementsAre(HasSubstr(file.string())));
 }
 
 TEST_F(InspectionTest, ALedgerCountsItsRowsWhileItIsWritten) {

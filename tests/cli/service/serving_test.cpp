@@ -3,6 +3,7 @@
 // stays.
 #include "cli/service/serving.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -16,12 +17,17 @@
 #include "checkpoints/draft_store.h"
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/fail_point.h"
 #include "common/file.h"
 #include "server/http/key_quotas.h"
 #include "tests/common/patience.h"
 
 namespace slip::cli {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::filesystem::path kSource = SLIPSTREAM_SOURCE_DIR;
 const std::string kQuestion = "Tables: shop(id, name, city). How many shops are there in each city? Write a SQL query.";
@@ -278,6 +284,33 @@ TEST_F(ServingTest, SwitchingLearningOffFreezesTheRouterToo) {
     EXPECT_EQ(router.lessons(), router_learns ? 1U : 0U) << "router.learn has its own say";
     config_.data_dir = folder_ / "another";
   }
+}
+
+// Each start measured them anew. A file that cannot be used or written costs measurements, never a start or a stop.
+TEST_F(ServingTest, ARestartBeginsWithTheStepTimesOfTheRunBefore) {
+  const std::filesystem::path file = folder_ / "step_times.json";
+  config_.threads = 1;
+  const auto log_of_a_run = [&] {
+    ::testing::internal::CaptureStderr();
+    Serving serving(config_, metrics_, quotas_);
+    ask(*serving.model(), "math", {});
+    serving.drain(std::chrono::seconds(10));
+    serving.save();
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string begins = "planning begins with the step times in " + file.string();
+  EXPECT_THAT(log_of_a_run(), Not(HasSubstr(begins)));
+  EXPECT_THAT(log_of_a_run(), HasSubstr(begins));
+  config_.threads = 2;
+  EXPECT_THAT(log_of_a_run(), HasSubstr(file.string() + " were measured with another number of threads"));
+  EXPECT_THAT(log_of_a_run(), HasSubstr(begins)) << "the stop replaced it";
+  replace_file(file, "{", "test");
+  arm_fail_point("step_times.write:1:enospc");
+  EXPECT_THAT(log_of_a_run(), AllOf(HasSubstr(file.string() + ": "), HasSubstr("step times are not stored: ")));
+  EXPECT_EQ(read_file(file, kMaxBytes), "{");
+  arm_fail_point("");
+  log_of_a_run();
+  EXPECT_THAT(log_of_a_run(), HasSubstr(begins));
 }
 
 // Past answers are kept where the operator lets the service learn, without a draft too, and a purge forgets them.

@@ -113,6 +113,10 @@ TEST_F(DraftEstimatesTest, StepsUnderALeaseHaveACurveOfTheirOwn) {
   EXPECT_NEAR(estimates_.curve(/*leased=*/true).pass_us(4), 3'000, 60);
   EXPECT_NEAR(estimates_.curve().pass_us(4), 1'000, 20);
   EXPECT_NEAR(estimates_.curve().drafting.us(2), 100, 5);
+  const DraftEstimates after(estimates_.step_curves());
+  ASSERT_TRUE(after.knows_times()) << "before any step";
+  EXPECT_NEAR(after.curve().pass_us(4), 1'000, 20);
+  EXPECT_NEAR(after.curve(/*leased=*/true).pass_us(4), 3'000, 60);
 }
 
 // A prompt's rows take other times than rows that decode.

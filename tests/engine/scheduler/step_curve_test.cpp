@@ -177,6 +177,50 @@ TEST(StepCurveEstimate, GuessesBetweenNeighboursAndAscends) {
   EXPECT_TRUE(std::is_sorted(curve.us.begin(), curve.us.end()));
 }
 
+// Planning began from nothing at each start.
+TEST(StepCurveEstimate, BeginsWhereAnotherOneEnded) {
+  StepCurveEstimate before;
+  EXPECT_FALSE(before.state());
+  for (int i = 0; i < 400; ++i) {
+    const std::int32_t rows = 1 + i * 7 % 8;
+    before.add(rows, tiles_us(rows), 1 + i % 3, 265 + 85.0 * (1 + i % 3));
+  }
+  before.add_prompts(256, 256 * 800.0);
+  const StepCurveEstimate after(before.state());
+  ASSERT_TRUE(after.known());
+  const StepCurve expected = before.curve(), curve = after.curve();
+  for (std::int32_t rows = 1; rows <= 2 * StepCurve::kRows; ++rows) {
+    EXPECT_NEAR(curve.pass_us(rows), expected.pass_us(rows), 1e-6 * expected.pass_us(rows)) << rows;
+  }
+  EXPECT_NEAR(curve.drafting.begin_us, expected.drafting.begin_us, 1e-6);
+  EXPECT_NEAR(curve.drafting.pass_us, expected.drafting.pass_us, 1e-6);
+  EXPECT_EQ(after.state()->ratios, before.state()->ratios);
+}
+
+// The first passes of a process touch memory for the first time. What counts after them soon outweighs older times.
+TEST(StepCurveEstimate, NewPassesOutweighThoseOfAnEarlierProcess) {
+  StepCurveState old;
+  old.level_us = 10'000;
+  old.drafting = {0, 200};
+  old.ratios = {{1, 1}, {8, 2}};
+  StepCurveEstimate estimate(old);
+  for (int i = 0; i < 8; ++i) estimate.add(1, 80'000, 0, 0);
+  EXPECT_EQ(estimate.curve().pass_us(1), 10'000) << "not counted";
+  for (int i = 0; i < 24; ++i) estimate.add(i % 2 == 0 ? 1 : 8, i % 2 == 0 ? 8'000 : 10'000, 2, 100);
+  EXPECT_NEAR(estimate.curve().pass_us(1), 8'000, 800);
+  EXPECT_NEAR(estimate.curve().pass_us(8), 10'000, 1'000);
+  for (int i = 0; i < 64; ++i) estimate.add(1, 8'000, 2, 100);
+  EXPECT_NEAR(estimate.curve().drafting.us(2), 100, 25);
+}
+
+TEST(DraftTimeEstimate, BeginsWithALine) {
+  for (const DraftTime line : {DraftTime{265, 85}, DraftTime{0, 200}, DraftTime{400, 0}, DraftTime{}}) {
+    const DraftTime begun = DraftTimeEstimate(line).line();
+    EXPECT_NEAR(begun.begin_us, line.begin_us, 1e-9);
+    EXPECT_NEAR(begun.pass_us, line.pass_us, 1e-9);
+  }
+}
+
 // Negative control: without pooling, noise would make more rows seem faster than fewer.
 TEST(StepCurveEstimate, NoiseNeverMakesMoreRowsFaster) {
   StepCurveEstimate estimate;
