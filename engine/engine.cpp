@@ -48,10 +48,10 @@ DraftModelOptions draft_model_options(const EngineOptions& options, Worker& targ
 
 Engine::Engine(EngineOptions options, Target target, std::shared_ptr<const Tokenizer> tokenizer,
                kernels::ThreadPool& pool, ObservationSink* observations, std::vector<StepListener*> listeners)
-    : options_(options) {
-  check_options(options, *target.worker);
-  auto proposer =
-      std::make_unique<DraftModelProposer>(draft_model_options(options, *target.worker), target.worker->config(), pool);
+    : options_(std::move(options)) {
+  check_options(options_, *target.worker);
+  auto proposer = std::make_unique<DraftModelProposer>(draft_model_options(options_, *target.worker),
+                                                       target.worker->config(), pool);
   state_ = std::make_unique<State>(options_, std::move(target), std::move(tokenizer), std::move(proposer), observations,
                                    std::move(listeners));
 }
@@ -59,8 +59,8 @@ Engine::Engine(EngineOptions options, Target target, std::shared_ptr<const Token
 Engine::Engine(EngineOptions options, Target target, std::shared_ptr<const Tokenizer> tokenizer,
                std::unique_ptr<Proposer> proposer, ObservationSink* observations, std::vector<StepListener*> listeners,
                CoreSharing* cores)
-    : options_(options) {
-  check_options(options, *target.worker);
+    : options_(std::move(options)) {
+  check_options(options_, *target.worker);
   state_ = std::make_unique<State>(options_, std::move(target), std::move(tokenizer), std::move(proposer), observations,
                                    std::move(listeners));
   state_->cores = cores;

@@ -8,8 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "common/error.h"
-#include "common/fail_point.h"
 #include "common/file.h"
 #include "tests/checkpoints/temporary_folder.h"
 
@@ -26,7 +24,6 @@ constexpr std::size_t kMaxBytes = 1 << 20;
 class StepTimesFileTest : public ::testing::Test {
  protected:
   StepTimesFileTest() { write_step_times(file_, {origin_, curves_}); }
-  ~StepTimesFileTest() override { arm_fail_point(""); }
 
   json content() const { return json::parse(read_file(file_, kMaxBytes)); }
   void put(const std::string& content) const { replace_file(file_, content, "test"); }
@@ -115,20 +112,6 @@ TEST_F(StepTimesFileTest, HostileValuesAreRefused) {
                             "[[4294967297, 1]]", "[[1.5, 1]]", "[[true, 1]]", "[[1, 0]]", "[[1, -1]]", "[[1, 1e300]]",
                             "[[1, 1e-300]]", "[[1, null]]", "[[2, 1], [1, 1]]", "[[1, 1], [1, 1]]"}) {
     refuses("/unleased/ratios", value);
-  }
-  json infinite = whole;
-  infinite["unleased"]["level_us"] = "HERE";
-  std::string text = infinite.dump();
-  text.replace(text.find("\"HERE\""), 6, "1e999");
-  put(text);
-  expect_refused("");
-}
-
-TEST_F(StepTimesFileTest, AFailedWriteLeavesTheOldTimes) {
-  for (const char* point : {"step_times.write:1:enospc", "step_times.fsync:1:enospc", "step_times.rename:1:enospc"}) {
-    arm_fail_point(point);
-    EXPECT_THROW(write_step_times(file_, {{}, {curves_.leased, {}}}), Error);
-    EXPECT_EQ(load_step_times(file_, origin_).unleased->level_us, 1'234.5) << point;
   }
 }
 

@@ -13,7 +13,7 @@ namespace slip::testing {
 
 // An engine on the toy language, with all objects that a test may inspect.
 struct EngineBench {
-  explicit EngineBench(ToyLanguage spoken = {}, EngineOptions options = {}, ToyWorker::Size size = {},
+  explicit EngineBench(ToyLanguage spoken = {}, const EngineOptions& options = {}, ToyWorker::Size size = {},
                        std::shared_ptr<const Tokenizer> tokenizer = nullptr)
       : language(std::move(spoken)) {
     auto owned_worker = std::make_unique<ToyWorker>(language, size);
