@@ -31,7 +31,7 @@ struct EngineOptions {
   std::int32_t max_running = 16;             // sequences in one step
   std::int32_t max_waiting = 256;            // submit() refuses more
   std::int32_t prefill_chunk = 256;          // prompt rows per step, over all prompts
-  std::int32_t prefill_ms = 200;             // by which prompts may lengthen a step of running answers; 0: no limit
+  std::int32_t prefill_ms = 100;             // by which prompts may lengthen a step of running answers; 0: no limit
   std::int32_t catch_up_chunk = 256;         // draft rows per step spent on catching up after a swap
   bool deadlines = false;                    // plan for Request::slo (scheduler/deadlines.h); else it is only measured
   double prefix_cache = 0.25;    // maximum share of the pages for the prefix cache, also of the drafts' pages; 0: none

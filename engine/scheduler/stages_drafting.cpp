@@ -83,7 +83,7 @@ DeadlineLoad Engine::State::deadline_of(std::size_t i, std::int64_t now_us) cons
   return load;
 }
 
-// The rows of prompts that this step may read whatever the targets are. Running answers wait for a step, so it takes
+// The rows of prompts that this step may read if no request has a target. Running answers wait for a step, so it takes
 // bounded time; but where requests wait for a place, reading fast matters more.
 std::int32_t Engine::State::most_prompt_rows() const {
   if (runs_background()) return std::min(kBackgroundPromptRows, options.prefill_chunk);
@@ -109,8 +109,9 @@ void Engine::State::look_at_deadlines() {
   const StepCurve curve = estimates_.curve();
   forecast_.decode_us = curve.pass_us(rows);
   forecast_.has_queue = request_queue.n_waiting() > 0;
-  policy->limit_step(deadlines_, forecast_, curve, prompt_limit_, deadline_limits_);
-  prompt_limit_ = deadline_limits_.prompt_rows;
+  policy->limit_step(deadlines_, forecast_, curve, options.prefill_chunk, deadline_limits_);
+  const bool pressing = is_any_prompt_pressing(deadlines_, forecast_);
+  prompt_limit_ = pressing ? deadline_limits_.prompt_rows : std::min(prompt_limit_, deadline_limits_.prompt_rows);
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (deadline_limits_.skipped[i] != 0) loads_[i].n_pending = 0;
   }

@@ -198,12 +198,15 @@ TEST(Simulate, ABurstAtTheStartIsNotDelayedByDrafts) {
 }
 
 // An answer runs for 4 s. A short prompt beside it shows what a row takes, then one of 2,000 tokens comes.
-double longest_gap_ms(std::int32_t prefill_ms, std::int32_t max_running, std::vector<Arrival> more = {}) {
+double longest_gap_ms(std::int32_t prefill_ms, std::int32_t max_running, std::vector<Arrival> more = {},
+                      const SloTargets& of_long_prompt = {}) {
   Simulation simulation = usual(0.5);
   simulation.target = costs(10'000, 1'000);
   simulation.options.prefill_ms = prefill_ms;
   simulation.options.max_running = max_running;
+  simulation.options.deadlines = true;
   std::vector<Arrival> arrivals = {{0, 600}, {1, 4, 20}, {2, 4, 2000}};
+  arrivals.back().slo = of_long_prompt;
   arrivals.insert(arrivals.end(), more.begin(), more.end());
   const std::vector<double> gaps_ms = simulate(simulation, arrivals).replies[0].gaps_ms;
   return *std::max_element(gaps_ms.begin(), gaps_ms.end());
@@ -221,6 +224,11 @@ TEST(Simulate, NegativeWithoutALimitTheyWaitForAWholeChunk) {
 
 TEST(Simulate, WhereRequestsWaitForAPlaceAPromptIsReadFast) {
   EXPECT_GT(longest_gap_ms(50, 2, {{2.01, 4, 20}}), 250);
+}
+
+TEST(Simulate, APromptWhoseTargetIsAtRiskIsReadFast) {
+  EXPECT_GT(longest_gap_ms(50, 4, {}, {.ttft_us = 2'200'000}), 250);
+  EXPECT_LT(longest_gap_ms(50, 4, {}, {.ttft_us = 60'000'000}), 50 / 0.65);
 }
 
 // From the second request on; another topic's text is its own.
