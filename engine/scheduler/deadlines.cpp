@@ -28,6 +28,8 @@ double least_slack_soon_us(std::span<const DeadlineLoad> loads, const StepForeca
   return least_us;
 }
 
+// Whether the prompt must be read at once: it has waited for long, or its target leaves little more time than that
+// takes.
 bool is_pressing(const DeadlineLoad& load, const StepForecast& forecast) {
   if (load.n_pending <= 1) return false;
   if (load.since_us >= kPatienceUs) return true;
@@ -65,13 +67,10 @@ bool can_be_on_time(const DeadlineLoad& load, const StepForecast& forecast) {
   return forecast.decode_us <= static_cast<double>(load.slo.tpot_us) * load.tokens_per_step;
 }
 
-bool is_any_prompt_pressing(std::span<const DeadlineLoad> loads, const StepForecast& forecast) {
-  return std::any_of(loads.begin(), loads.end(), [&](const auto& load) { return is_pressing(load, forecast); });
-}
-
 std::int32_t prompt_rows_in_time(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most) {
   if (!(forecast.prompt_row_us > 0) || forecast.has_queue) return most;
-  if (is_any_prompt_pressing(loads, forecast)) return most;
+  if (std::any_of(loads.begin(), loads.end(), [&](const auto& load) { return is_pressing(load, forecast); }))
+    return most;
   const double rows =
       (least_slack_soon_us(loads, forecast) - (1 + kStepsInHand) * forecast.decode_us) / forecast.prompt_row_us;
   if (rows >= most) return most;

@@ -53,14 +53,10 @@ struct DeadlineLimits {
   std::vector<std::uint8_t> skipped;  // by sequence: 1 if it has no part in the step
 };
 
-// Whether a prompt must be read at once: it has waited for five seconds, or its own target for the first token leaves
-// little more time than that takes. Pure.
-bool is_any_prompt_pressing(std::span<const DeadlineLoad> loads, const StepForecast& forecast);
-
 // Rows of prompts that the next step may read, at most `most`: as many as leave every sequence that can be on time four
 // steps of slack after its next 16 tokens, for slow steps and rejections. At least 8, so that prompts end. All of
-// `most` in four cases: no decoding sequence has a target that it can meet, the time of a row is unknown, a prompt is
-// pressing, or requests wait for a place that prompts take up. Pure.
+// `most` in five cases: no decoding sequence has a target that it can meet, the time of a row is unknown, a prompt's
+// own target is at risk, a prompt has waited for five seconds, or requests wait for a place that prompts take up. Pure.
 std::int32_t prompt_rows_in_time(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most);
 
 // Marks the sequences that skip the next step, if any sequence is late or soon will be. They are ahead of their

@@ -12,6 +12,7 @@ namespace slip {
 namespace {
 
 constexpr int kStepsBetweenReports = 16;
+constexpr std::int32_t kManyPromptRows = 64;        // take most of a pass's time
 constexpr std::int32_t kBackgroundPromptRows = 16;  // a request that comes waits for the running step
 constexpr double kKeepMeanTokens = 0.1;             // weight of the latest step
 constexpr int kPriorSteps = 8;  // steps of its own with which a sequence counts as much as the others
@@ -89,7 +90,8 @@ std::int32_t Engine::State::most_prompt_rows() const {
   if (runs_background()) return std::min(kBackgroundPromptRows, options.prefill_chunk);
   const bool decodes = std::any_of(loads_.begin(), loads_.end(), [](const auto& load) { return load.n_pending == 1; });
   if (options.prefill_ms == 0 || !decodes || request_queue.n_waiting() > 0) return options.prefill_chunk;
-  return prompt_time_.rows_within(1e3 * options.prefill_ms, options.prefill_chunk);
+  const PromptTimeEstimate& time = estimates_.knows_times() ? prompt_time_ : prompt_steps_;
+  return time.rows_within(1e3 * options.prefill_ms, options.prefill_chunk);
 }
 
 // Limits this step for the sake of targets: its rows of prompts, and the sequences that have a part in it.
@@ -110,19 +112,24 @@ void Engine::State::look_at_deadlines() {
   forecast_.decode_us = curve.pass_us(rows);
   forecast_.has_queue = request_queue.n_waiting() > 0;
   policy->limit_step(deadlines_, forecast_, curve, options.prefill_chunk, deadline_limits_);
-  const bool pressing = is_any_prompt_pressing(deadlines_, forecast_);
-  prompt_limit_ = pressing ? deadline_limits_.prompt_rows : std::min(prompt_limit_, deadline_limits_.prompt_rows);
+  prompt_limit_ = deadline_limits_.prompt_rows;
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (deadline_limits_.skipped[i] != 0) loads_[i].n_pending = 0;
   }
 }
 
-// What a row of a prompt adds to a pass: at least one row would be in it without the prompt.
+// What a row of a prompt adds to a pass: at least one row would be in it without the prompt. As long as every step
+// reads prompts, decoding has no time of its own, and a pass over many rows counts as the prompts' alone.
 void Engine::State::learn_prompt_time() {
-  if (figures_.prefill_rows == 0 || !estimates_.knows_times()) return;
+  const bool decodes = figures_.verify_rows > 0;
+  const auto verify_us = static_cast<double>(figures_.verify_us);
+  if (!estimates_.knows_times()) {
+    if (figures_.prefill_rows >= kManyPromptRows) prompt_steps_.add(figures_.prefill_rows, verify_us, decodes);
+    return;
+  }
+  if (figures_.prefill_rows == 0) return;
   const double decode_us = estimates_.curve().pass_us(std::max(1, figures_.verify_rows));
-  prompt_time_.add(figures_.prefill_rows, static_cast<double>(figures_.verify_us) - decode_us,
-                   figures_.verify_rows > 0);
+  prompt_time_.add(figures_.prefill_rows, verify_us - decode_us, decodes);
   forecast_.prompt_row_us = prompt_time_.row_us();
 }
 
