@@ -8,7 +8,7 @@ is read beside running answers.
 DIR is that of bench/service.py, and the target's context has at least 8,192 tokens (`build/bench/inflate --positions 8192`).
 No draft learns. Parts, of which --parts chooses some:
   turns   chats of eight turns with a shared system prompt, one client. The time to the first token of each turn, with the prefix
-          cache, without it, and with it under plain decoding, which must find as many tokens in it.
+          cache, without it, and with it under plain decoding, which should find as many tokens in it.
   small   --clients clients that never pause. A quarter of the cache that would be needed if each request reserved its longest
           prompt and answer, beside the whole.
   long    four clients that stream long answers, and beside them prompts of --long-words words or the same text in pieces, as
@@ -195,6 +195,8 @@ def in_pieces(words, n):
 def measure_long(options, folder):
     words = " ".join(draw_prompts(options, 400)).split()
     questions, long_prompts = draw_prompts(options, options.streams), in_pieces(words, options.long_words)
+    if not long_prompts:
+        sys.exit(f"serving_loop: --long-words {options.long_words}, but the prompts have {len(words)} words")
     # By name: the service, how many clients send prompts beside the answers, and these.
     parts = {"long": ("default", 1, long_prompts), "short": ("default", STREAMING, in_pieces(words, PIECE_WORDS)),
              "whole_chunks": ("whole_chunks", 1, long_prompts)}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/step_times_file.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -76,6 +77,15 @@ StepTimesOrigin read_origin(const json& object, const std::string& where) {
   return origin;
 }
 
+// The name of a value that differs, or that only one of them has. REQUIRES: they differ.
+std::string first_difference(const StepTimesOrigin& one, const StepTimesOrigin& other) {
+  for (const auto& [name, value] : one) {
+    const auto found = other.find(name);
+    if (found == other.end() || found->second != value) return name;
+  }
+  return std::find_if(other.begin(), other.end(), [&](const auto& entry) { return !one.contains(entry.first); })->first;
+}
+
 }  // namespace
 
 void write_step_times(const std::filesystem::path& file, const StoredStepTimes& stored) {
@@ -101,9 +111,9 @@ StoredStepTimes read_step_times(const std::filesystem::path& file) {
 StepCurves load_step_times(const std::filesystem::path& file, const StepTimesOrigin& origin) {
   try {
     StoredStepTimes stored = read_step_times(file);
-    for (const auto& [name, value] : origin) {
-      if (stored.origin[name] == value) continue;
-      log_info("step times are measured anew: those in " + file.string() + " were measured with another " + name);
+    if (stored.origin != origin) {
+      log_info("step times are measured anew: those in " + file.string() + " were measured with another " +
+               first_difference(stored.origin, origin));
       return {};
     }
     log_info("planning begins with the step times in " + file.string() + ", of " +

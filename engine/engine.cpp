@@ -26,6 +26,7 @@ void check_options(const EngineOptions& options, const Worker& target) {
           "tree_width must be between 1 and " + std::to_string(kMaxTreeWidth));
   require(options.max_waiting >= 1, "max_waiting", "max_waiting must be at least 1");
   require(options.prefill_chunk >= 1, "prefill_chunk", "prefill_chunk must be at least 1");
+  require(options.prefill_ms >= 0, "prefill_ms", "prefill_ms must be at least 0");
   require(options.catch_up_chunk >= 1, "catch_up_chunk", "catch_up_chunk must be at least 1");
   require(options.prefix_cache >= 0 && options.prefix_cache <= 1, "prefix_cache",
           "prefix_cache must be between 0 and 1");

@@ -248,10 +248,10 @@ struct Serving::State {
   // A failed write costs the next start its first measurements, so it is no failed stop. REQUIRES: the engine's thread
   // has ended.
   void save_step_times() const {
-    const StepCurves measured = engine->step_curves();
-    if (!measured.unleased || disk->gone()) return;
+    if (!engine->options().adaptive_k || disk->gone()) return;
     const auto failure = contain([&] {
-      write_step_times(config.data_dir / kStepTimesFile, {step_times_origin(), measured});
+      const StepCurves measured = engine->step_curves();
+      if (measured.unleased) write_step_times(config.data_dir / kStepTimesFile, {step_times_origin(), measured});
     });
     if (failure) log_parts(LogLevel::kWarn, {"step times are not stored: ", failure->what()});
   }
@@ -266,7 +266,9 @@ struct Serving::State {
     max_positions =
         static_cast<std::int32_t>(std::min<std::int64_t>(target.weights->config.max_positions, cache_tokens));
     EngineOptions options = engine_options(config);
-    options.step_curves = load_step_times(config.data_dir / kStepTimesFile, step_times_origin());
+    if (options.adaptive_k) {  // fixed lengths would not keep them up to date
+      options.step_curves = load_step_times(config.data_dir / kStepTimesFile, step_times_origin());
+    }
     std::vector<StepListener*> listeners = {&*recorder, &quotas};
     if (config.slo_admission == SloAdmission::kRefuse) listeners.push_back(&forecast.emplace(options.max_running));
     if (governor) listeners.push_back(governor.get());

@@ -9,7 +9,6 @@ void PromptTimeEstimate::add(std::int32_t rows, double more_us, bool decodes) {
   if (!decodes && rows < kRowsWorthMeasuring) return;
   us_ = keep_ * us_ + more_us;
   rows_ = keep_ * rows_ + rows;
-  if (rows >= kRowsWorthMeasuring) latest_us_ = more_us / rows;
 }
 
 double PromptTimeEstimate::row_us() const {
@@ -17,7 +16,7 @@ double PromptTimeEstimate::row_us() const {
 }
 
 std::int32_t PromptTimeEstimate::rows_within(double us, std::int32_t most) const {
-  const double each_us = std::max(row_us(), latest_us_);
+  const double each_us = row_us();
   if (!(each_us > 0) || us >= each_us * most) return most;
   return std::min(most, std::max(kLeastPromptRows, static_cast<std::int32_t>(us / each_us)));
 }

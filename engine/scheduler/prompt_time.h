@@ -26,14 +26,12 @@ class PromptTimeEstimate {
   bool known() const { return rows_ > 0; }
   double row_us() const;  // in µs; 0: unknown, or nothing
   // Rows that make a step longer by at most `us`: at least kLeastPromptRows, so that prompts end, and at most `most`.
-  // All of these while the time of a row is unknown. The rows of the latest step count if they took longer than the
-  // mean: in a long prompt each row sees more context than the ones before it.
+  // Returns `most` while the time of a row is unknown.
   std::int32_t rows_within(double us, std::int32_t most) const;
 
  private:
   double keep_;
   double us_ = 0, rows_ = 0;  // the sums
-  double latest_us_ = 0;      // of a row in the latest step with enough of them
 };
 
 }  // namespace slip

@@ -136,17 +136,17 @@ struct Engine::State {
   std::int32_t n_preempted_ = 0;  // by this step
   std::vector<Part> parts_;       // [max_running]; parts_[i] belongs to running[i] and keeps its memory for the next
   DraftEstimates estimates_;
-  DecodeTimeEstimate decode_time_;        // the value of better drafts
-  int n_since_report_ = 0;                // steps since the last report to `cores`
-  std::vector<DeadlineLoad> deadlines_;   // [n_running]; empty: no sequence has a target
-  double mean_tokens_ = 1;                // that a step brings a running sequence, smoothed
-  PromptTimeEstimate prompt_time_{0.9};   // of the passes
-  PromptTimeEstimate prompt_steps_{0.9};  // of whole passes, while decoding has no known time
-  StepForecast forecast_;                 // of this step
-  DeadlineLimits deadline_limits_;        // of this step, if a sequence has a target
-  std::int32_t prompt_limit_ = 0;         // rows of prompts in this step
-  std::int64_t read_us_ = 0;              // that drafts read committed tokens in this step
-  std::int32_t draft_passes_ = 0;         // that proposed in this step
+  DecodeTimeEstimate decode_time_;       // the value of better drafts
+  int n_since_report_ = 0;               // steps since the last report to `cores`
+  std::vector<DeadlineLoad> deadlines_;  // [n_running]; empty: no sequence has a target
+  double mean_tokens_ = 1;               // that a step brings a running sequence, smoothed
+  PromptTimeEstimate prompt_time_{0.9};  // of the passes
+  PromptTimeEstimate prompt_pace_{0.5};  // the same of the latest ones, for EngineOptions::prefill_ms
+  StepForecast forecast_;                // of this step
+  DeadlineLimits deadline_limits_;       // of this step, if a sequence has a target
+  std::int32_t prompt_limit_ = 0;        // rows of prompts in this step
+  std::int64_t read_us_ = 0;             // that drafts read committed tokens in this step
+  std::int32_t draft_passes_ = 0;        // that proposed in this step
   // Arguments of the functions that do a stage's work, in the order of `running`; kept for their memory.
   std::vector<WaitingNeed> needs_;      // [n_waiting] in the order of the request queue
   std::vector<std::size_t> picked_;     // of `needs_`

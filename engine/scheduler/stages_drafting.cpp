@@ -85,13 +85,14 @@ DeadlineLoad Engine::State::deadline_of(std::size_t i, std::int64_t now_us) cons
 }
 
 // The rows of prompts that this step may read if no request has a target. Running answers wait for a step, so it takes
-// bounded time; but where requests wait for a place, reading fast matters more.
+// bounded time; but where requests wait for a place, reading fast matters more. While the time of decoding is unknown
+// the bound is no less than what is measured.
 std::int32_t Engine::State::most_prompt_rows() const {
   if (runs_background()) return std::min(kBackgroundPromptRows, options.prefill_chunk);
   const bool decodes = std::any_of(loads_.begin(), loads_.end(), [](const auto& load) { return load.n_pending == 1; });
   if (options.prefill_ms == 0 || !decodes || request_queue.n_waiting() > 0) return options.prefill_chunk;
-  const PromptTimeEstimate& time = estimates_.knows_times() ? prompt_time_ : prompt_steps_;
-  return time.rows_within(1e3 * options.prefill_ms, options.prefill_chunk);
+  const std::int32_t rows = prompt_pace_.rows_within(1e3 * options.prefill_ms, options.prefill_chunk);
+  return estimates_.knows_times() ? rows : std::max(rows, std::min(kManyPromptRows, options.prefill_chunk));
 }
 
 // Limits this step for the sake of targets: its rows of prompts, and the sequences that have a part in it.
@@ -118,18 +119,16 @@ void Engine::State::look_at_deadlines() {
   }
 }
 
-// What a row of a prompt adds to a pass: at least one row would be in it without the prompt. As long as every step
-// reads prompts, decoding has no time of its own, and a pass over many rows counts as the prompts' alone.
+// What a row of a prompt adds to a pass: at least one row would be in it without the prompt. While the time of decoding
+// is unknown, as where every step reads prompts, a pass over many rows counts as the prompts' alone.
 void Engine::State::learn_prompt_time() {
-  const bool decodes = figures_.verify_rows > 0;
-  const auto verify_us = static_cast<double>(figures_.verify_us);
-  if (!estimates_.knows_times()) {
-    if (figures_.prefill_rows >= kManyPromptRows) prompt_steps_.add(figures_.prefill_rows, verify_us, decodes);
-    return;
-  }
-  if (figures_.prefill_rows == 0) return;
-  const double decode_us = estimates_.curve().pass_us(std::max(1, figures_.verify_rows));
-  prompt_time_.add(figures_.prefill_rows, verify_us - decode_us, decodes);
+  const bool known = estimates_.knows_times(), decodes = figures_.verify_rows > 0;
+  if (figures_.prefill_rows < (known ? 1 : kManyPromptRows)) return;
+  const double decode_us = known ? estimates_.curve().pass_us(std::max(1, figures_.verify_rows)) : 0;
+  const double more_us = static_cast<double>(figures_.verify_us) - decode_us;
+  prompt_pace_.add(figures_.prefill_rows, more_us, decodes);
+  if (!known) return;
+  prompt_time_.add(figures_.prefill_rows, more_us, decodes);
   forecast_.prompt_row_us = prompt_time_.row_us();
 }
 

@@ -43,7 +43,7 @@ struct StepCurveState {
   std::map<std::int32_t, double> ratios;  // to the level, of the row counts that are measured, 1 … StepCurve::kRows
 };
 
-// The same of all estimates; empty: not measured.
+// The states of both estimates of an engine; empty: not measured.
 struct StepCurves {
   std::optional<StepCurveState> unleased, leased;  // of steps without and with a lease
 };
@@ -88,8 +88,8 @@ class StepCurveEstimate {
   // Adds a step that read prompts: a target pass of `verify_us` µs over `rows` rows. Passes of fewer rows than half of
   // StepCurve::kRows are ignored, since memory surely bounds many of them.
   void add_prompts(std::int32_t rows, double verify_us);
-  // False until 16 passes were added; curve() is meaningless until then. The first eight are not counted: they touch
-  // memory for the first time.
+  // False until 16 passes were added, if it did not begin with a state; curve() is meaningless until then. The first
+  // eight passes are not counted: they touch memory for the first time.
   bool known() const { return n_ >= kLeast; }
   // Cost: O(kRows).
   StepCurve curve() const;
@@ -108,7 +108,7 @@ class StepCurveEstimate {
   std::array<double, StepCurve::kRows> guessed_ratios() const;
   double least_ratio(std::size_t rows) const;
 
-  std::int64_t n_added_ = 0, n_ = 0;  // passes; those that count, of earlier processes too
+  std::int64_t n_added_ = 0, n_ = 0;  // passes; those that count, kLeast with a state
   double level_us_ = 0;
   double row_us_ = 0;  // of a row in the latest passes over prompts, the least; 0: none was added
   DraftTimeEstimate drafting_;

@@ -70,6 +70,10 @@ TEST_F(StepTimesFileTest, TimesOfAnotherOriginAreNotUsed) {
   EXPECT_THAT(with("target", "two"), AllOf(HasSubstr("info"), HasSubstr("measured with another target")));
   EXPECT_THAT(with("number of threads", "8"), HasSubstr("measured with another number of threads"));
   EXPECT_THAT(with("device", "H200"), HasSubstr("measured with another device"));
+  // Bug: times of a device were used by a service without one.
+  StepTimesOrigin less = origin_;
+  less.erase("target");
+  EXPECT_THAT(log_of_loading(less, false), HasSubstr("measured with another target"));
   std::filesystem::remove(file_);
   EXPECT_THAT(log_of_loading(origin_, false), IsEmpty()) << "a first start";
 }

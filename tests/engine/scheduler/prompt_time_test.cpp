@@ -53,16 +53,22 @@ TEST(PromptTime, AStepReadsTheRowsThatFitItsTime) {
   EXPECT_EQ(estimate.rows_within(100, 4), 4);
 }
 
-// Regression: rows at the end of a prompt of 4,000 tokens took 1.4 times the mean, and so did the step.
-TEST(PromptTime, AStepCountsOnRowsLikeTheLatestOnes) {
-  PromptTimeEstimate estimate(kKeep);
-  for (int i = 0; i < 20; ++i) estimate.add(100, 40'000, /*decodes=*/true);
-  estimate.add(100, 50'000, /*decodes=*/true);
-  EXPECT_EQ(estimate.rows_within(50'000, 256), 100);
-  estimate.add(8, 8'000, /*decodes=*/true);
-  EXPECT_EQ(estimate.rows_within(50'000, 256), 100) << "eight rows have too much noise";
-  estimate.add(100, 30'000, /*decodes=*/true);
-  EXPECT_GT(estimate.rows_within(50'000, 256), 115) << "the mean counts again";
+// Rows at the end of a prompt of 4,000 tokens take 1.4 times the mean: each sees more context than the ones before it.
+TEST(PromptTime, AnEstimateThatForgetsSoonFollowsALongPrompt) {
+  PromptTimeEstimate estimate(0.5);
+  for (int i = 0; i < 20; ++i) estimate.add(200, 40'000 + 1'000 * i, /*decodes=*/true);
+  EXPECT_NEAR(estimate.row_us(), 290, 5) << "the latest rows took 295";
+}
+
+// An interrupted step of a few rows leaves eight rows to the next ones, which show nothing by a large number of rows.
+TEST(PromptTime, AnInterruptedStepIsForgotten) {
+  PromptTimeEstimate estimate(0.5);
+  for (int i = 0; i < 20; ++i) estimate.add(256, 256 * 400, /*decodes=*/true);
+  for (int i = 0; i < 12; ++i) estimate.add(8, 8 * 400, /*decodes=*/true);
+  estimate.add(16, 150'000, /*decodes=*/true);
+  EXPECT_LT(estimate.rows_within(100'000, 256), 16);
+  for (int i = 0; i < 8; ++i) estimate.add(8, 8 * 400, /*decodes=*/true);
+  EXPECT_GT(estimate.rows_within(100'000, 256), 128);
 }
 
 }  // namespace
