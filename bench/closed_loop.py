@@ -75,6 +75,17 @@ def run(name, main):
         sys.exit(130)
 
 
+def report(result, file, print_table):
+    """What --json asks for: `-` prints the result as JSON, for bench/record.py; else the table is printed, and a file written."""
+    text = json.dumps(result, indent=1) + "\n"
+    if file == "-":
+        print(text, end="")
+        return
+    if file:
+        pathlib.Path(file).write_text(text)
+    print_table(result)
+
+
 def percentile(values, share):
     """0 without values."""
     values = sorted(values)

@@ -21,6 +21,7 @@ import statistics
 import subprocess
 import sys
 
+import closed_loop
 import service
 
 PLANNED = ["auto", "adaserve", "equal_greedy", "global_greedy", "static_tree", "fcfs", "stta", "k1", "k3", "k5"]
@@ -92,12 +93,7 @@ def main():
         print(f"policies: mix {mix}", file=sys.stderr, flush=True)
         mixes.append({"mix": mix, "loads": [{"rate_per_s": rate, "arms": arms} for rate, arms in figures_of(options, mix).items()]})
     result = {"benchmark": "policies", "tpot": options.tpot, "baseline_ms": options.baseline_ms, "mixes": mixes}
-    if options.json == "-":
-        print(json.dumps(result, indent=1))
-        return
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(result, indent=1) + "\n")
-    print_table(mixes)
+    closed_loop.report(result, options.json, lambda found: print_table(found["mixes"]))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ is, but trains nothing, so that the draft stays the same. One client; the arms t
 answers are compared. Exit status 1: some differ. --requests is per topic; DIR as in bench/service.py."""
 import argparse
 import dataclasses
-import json
 import pathlib
 import random
 import sys
@@ -69,13 +68,7 @@ def figures_of(replies):
     return figures
 
 
-def show(result, file):
-    text = json.dumps(result, indent=1)
-    if file == "-":
-        print(text)
-        return
-    if file:
-        pathlib.Path(file).write_text(text + "\n")
+def print_table(result):
     for title in PARTS:
         part = result[title]
         print(f"{title:<10} draft {part['draft']['tokens_per_s']:6.1f} tokens/s (length {part['draft']['accepted_length']:.2f}), default "
@@ -86,10 +79,7 @@ def show(result, file):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--target", required=True)
-    parser.add_argument("--draft", default=str(service.ROOT / "checkpoints/demo/draft"))
-    parser.add_argument("--prompts-root", required=True, type=pathlib.Path, help="folder of sql.jsonl, math.jsonl, code.jsonl, lang.jsonl")
-    parser.add_argument("--slipstream", default=str(service.ROOT / "build/slipstream"))
+    service.add_arguments(parser)
     parser.add_argument("--requests", type=int, default=10, help="per topic")
     parser.add_argument("--seed", type=int, default=1, help="of the choice of prompts")
     parser.add_argument("--json", help="write everything into this file; -: print it instead of the table, for bench/record.py")
@@ -101,7 +91,7 @@ def main():
         finally:  # before the folder is deleted, into which they write
             for arm in arms.values():
                 arm.service.stop()
-    show(result, options.json)
+    closed_loop.report(result, options.json, print_table)
     if result["different"]:
         sys.exit(f"repeats: {result['different']} answers differ between the arms")
 

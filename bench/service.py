@@ -217,12 +217,17 @@ def as_json(options, rows):
                        "learn_first": options.learn_first, "temperature": options.temperature, "blocks": options.blocks, "settings": rows}, indent=1) + "\n"
 
 
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser, draft_help=None):
+    """The models, prompts and program of a benchmark that starts services."""
     parser.add_argument("--target", required=True, help="target folder, e.g. one that bench/inflate wrote")
-    parser.add_argument("--draft", default=str(ROOT / "checkpoints/demo/draft"), help="'' serves without one, by prompt lookup alone")
+    parser.add_argument("--draft", default=str(ROOT / "checkpoints/demo/draft"), help=draft_help)
     parser.add_argument("--prompts-root", required=True, type=pathlib.Path, help="folder of sql.jsonl, math.jsonl, code.jsonl, lang.jsonl")
     parser.add_argument("--slipstream", default=str(ROOT / "build/slipstream"))
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_arguments(parser, draft_help="'' serves without one, by prompt lookup alone")
     parser.add_argument("-c", "--config", type=pathlib.Path, help="TOML for every service instead of the defaults")
     parser.add_argument("--arms", type=listed(str), default=["learning", "static", "plain"], help="of learning, untrained, static, learned, plain, lookup, shuffled, llama; static:k=5 adds --k 5")
     parser.add_argument("--clients", type=listed(int), default=[1, 2, 4])

@@ -265,13 +265,7 @@ def figures_of_long(prompt_tokens, answers, reads):
             "different": sum(len(set(same)) > 1 for same in zip(*texts, strict=True))}
 
 
-def show(result, file):
-    text = json.dumps(result, indent=1)
-    if file == "-":
-        print(text)
-        return
-    if file:
-        pathlib.Path(file).write_text(text + "\n")
+def print_table(result):
     if "turns" in result:
         part = result["turns"]
         for name, times in part["ttft_ms"].items():
@@ -294,10 +288,7 @@ def show(result, file):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--target", required=True)
-    parser.add_argument("--draft", default=str(service.ROOT / "checkpoints/demo/draft"))
-    parser.add_argument("--prompts-root", required=True, type=pathlib.Path, help="folder of sql.jsonl, math.jsonl, code.jsonl, lang.jsonl")
-    parser.add_argument("--slipstream", default=str(service.ROOT / "build/slipstream"))
+    service.add_arguments(parser)
     parser.add_argument("--parts", default=",".join(PARTS), help=f"of {','.join(PARTS)} (default: all)")
     parser.add_argument("--chats", type=int, default=6, help="of the part `turns`")
     parser.add_argument("--clients", type=int, default=64, help="of the part `small`")
@@ -315,7 +306,7 @@ def main():
         for part in parts:
             result[part] = {"turns": measure_turns, "small": measure_small, "long": measure_long}[part](options, pathlib.Path(folder))
             print(f"{part}: done", file=sys.stderr, flush=True)
-    show(result, options.json)
+    closed_loop.report(result, options.json, print_table)
     different = sum(result[part]["different"] for part in parts)
     if different:
         sys.exit(f"serving_loop: {different} answers differ between the arms")

@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 
+import closed_loop
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What is compared: (name, how to read it from a summary of bench/load or simulate).
 FIGURES = {"e2e_ms": lambda one: one["e2e_ms"]["mean"], "ttft_ms": lambda one: one["ttft_ms"]["mean"],
@@ -107,13 +109,8 @@ def main():
             for arm in options.arms:
                 rows.append(compare(options, pathlib.Path(folder), arm, load))
                 print(f"{arm}, load {load:g}: {json.dumps(rows[-1]['before_to_measured'])}", file=sys.stderr, flush=True)
-    text = json.dumps({"benchmark": "simulate", "trace": bool(options.trace), "rows": rows}, indent=1) + "\n"
-    if options.json == "-":
-        print(text, end="")
-        return
-    if options.json:
-        pathlib.Path(options.json).write_text(text)
-    print_table(rows)
+    result = {"benchmark": "simulate", "trace": bool(options.trace), "rows": rows}
+    closed_loop.report(result, options.json, lambda found: print_table(found["rows"]))
 
 
 if __name__ == "__main__":

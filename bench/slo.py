@@ -302,12 +302,7 @@ def main():
     if unknown := set(options.arms) - set(ARMS):
         parser.error(f"unknown arms: {', '.join(sorted(unknown))}")
     result = run(options)
-    if options.json == "-":
-        print(json.dumps(result, indent=1))
-        return
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(result, indent=1) + "\n")
-    print_table(result, options.arms)
+    closed_loop.report(result, options.json, lambda found: print_table(found, options.arms))
 
 
 if __name__ == "__main__":

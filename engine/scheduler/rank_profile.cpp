@@ -7,13 +7,6 @@
 #include "engine/speculative/untested_choice.h"
 
 namespace slip {
-namespace {
-
-HitRate scaled(HitRate rate, double keep) {
-  return {keep * rate.right, keep * rate.all};
-}
-
-}  // namespace
 
 void RankProfile::add(std::uint64_t version, std::int32_t rank, bool was_right) {
   if (version != version_) {

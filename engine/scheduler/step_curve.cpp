@@ -110,7 +110,7 @@ StepCurveEstimate::StepCurveEstimate(const std::optional<StepCurveState>& measur
   level_us_ = measured->level_us;
   row_us_ = measured->prompt_row_us;
   for (const auto& [rows, ratio] : measured->ratios) {
-    SLIP_CHECK(rows >= 1 && rows <= StepCurve::kRows, "whoever reads a state checks it");
+    SLIP_CHECK(rows >= 1 && rows <= StepCurve::kRows, "a state has rows from 1 to StepCurve::kRows");
     ratios_[static_cast<std::size_t>(rows - 1)] = {ratio, kStoredWeight, kTries};
   }
 }

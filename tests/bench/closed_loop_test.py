@@ -3,6 +3,8 @@
 """bench/closed_loop.py: whose turn it is, the clocks, the figures and their intervals on services of our own making, and one
 real service that starts, answers, stops learning and ends."""
 import contextlib
+import io
+import json
 import math
 import pathlib
 import sqlite3
@@ -54,6 +56,19 @@ class StandIn:
         return {"choices": [{"message": {"content": request.prompt.upper()}}], "usage": {"completion_tokens": 4},
                 "metrics": {"speculative_decoding": {"num_spec_steps": 2, "num_accepted_draft_tokens": 2, "num_first_rejections": 1,
                                                      "draft_version": None}}}
+
+
+class Reports(unittest.TestCase):
+    def test_a_result_is_a_table_a_file_beside_it_or_json_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "out.json"
+            shown = {}
+            for name in (None, str(file), "-"):
+                with contextlib.redirect_stdout(io.StringIO()) as out:
+                    closed_loop.report({"a": 1}, name, lambda result: print(f"a is {result['a']}"))
+                shown[name] = out.getvalue()
+            self.assertEqual(shown, {None: "a is 1\n", str(file): "a is 1\n", "-": file.read_text()})
+            self.assertEqual(json.loads(file.read_text()), {"a": 1})
 
 
 class Arms(unittest.TestCase):
