@@ -15,13 +15,18 @@ namespace {
 // An engine that was busy for less than this share of the last seconds has enough idle time for learning. Leases would
 // only lengthen the time between tokens.
 constexpr double kBusyShare = 0.9;
+// One that was idle for longer than this in the last minute has, too. Clients that never pause leave it .5 s a minute.
+// Where requests come by themselves, it is busy for seconds at a time even below its capacity, and then requests queue:
+// a lease would delay all of them.
+constexpr std::int64_t kMostIdleUs = 2'000'000;
 // Optimizer steps per request while the engine is busy, early and late. Against one step a request, after 120 requests
 // of sql or code, three for four lose .005 of α, one for two .008 and one for three .03 (bench/ablate).
 constexpr double kBusySteps = 1, kLateBusySteps = 0.375;
 constexpr double kLateRequests = 48;
 constexpr std::int64_t kLongestPromptUs = 2'000'000;  // after this wait, training runs beside prompts
-constexpr std::int64_t kBusySampleUs = 500'000;
+constexpr std::int64_t kBusySampleUs = 500'000, kMinuteSampleUs = 2'000'000;
 constexpr std::size_t kBusySamples = 11;               // the last five seconds
+constexpr std::size_t kMinuteSamples = 31;             // the last minute
 constexpr std::int64_t kLongestSilenceUs = 2'000'000;  // a learner with traffic has something to do more often
 
 // Optimizer steps per request of a topic while the engine is busy; falls with the number of requests.
@@ -30,9 +35,9 @@ double busy_steps(std::uint64_t answers_seen) noexcept {
   return kLateBusySteps + (kBusySteps - kLateBusySteps) * early;
 }
 
-// The share of the last five seconds that the engine spent in steps. At half of a service's capacity a single second is
-// often all busy, but rarely five of them. Leaves out stretches in which the learner asked for nothing, as when
-// learning is switched off: it could not have used them.
+// The share of the last five seconds and of the last minute that the engine spent in steps. At half of a service's
+// capacity a single second is often all busy, but rarely five of them. Leaves out stretches in which the learner asked
+// for nothing, as when learning is switched off: it could not have used them.
 class BusyShare {
  public:
   void update(std::int64_t now_us, std::int64_t busy_us) noexcept {
@@ -41,13 +46,21 @@ class BusyShare {
       so_far_.busy_us += busy_us - last_ask_.busy_us;
     }
     last_ask_ = {now_us, busy_us};
-    samples_.add(so_far_);
+    seconds_.add(so_far_);
+    minute_.add(so_far_);
   }
-  // 0 in the first five seconds: a service that starts into a rush of requests would only prolong it by training.
+  // Of the last five seconds. 0 in the first five: a service that starts into a rush of requests would only prolong it
+  // by training.
   double share() const noexcept {
-    if (!samples_.full()) return 0;
-    const Times &oldest = samples_.oldest(), &newest = samples_.newest();
+    if (!seconds_.full()) return 0;
+    const Times &oldest = seconds_.oldest(), &newest = seconds_.newest();
     return static_cast<double>(newest.busy_us - oldest.busy_us) / static_cast<double>(newest.at_us - oldest.at_us);
+  }
+  // Whether the engine had next to no idle time, in the last five seconds and in the last minute.
+  bool saturated() const noexcept {
+    const Times& start = minute_.oldest();
+    const std::int64_t idle_us = (so_far_.at_us - start.at_us) - (so_far_.busy_us - start.busy_us);
+    return share() >= kBusyShare && idle_us <= kMostIdleUs;
   }
 
  private:
@@ -55,7 +68,8 @@ class BusyShare {
     std::int64_t at_us = 0, busy_us = 0;
   };
   Times last_ask_, so_far_;
-  SampleRing<Times, kBusySamples> samples_{kBusySampleUs};
+  SampleRing<Times, kBusySamples> seconds_{kBusySampleUs};
+  SampleRing<Times, kMinuteSamples> minute_{kMinuteSampleUs};
 };
 
 class PaybackGovernor final : public Governor {
@@ -75,7 +89,7 @@ class PaybackGovernor final : public Governor {
     if (units_.engine_idle()) return units_.grant();
     if (unit == LearningUnit::kScoringInGaps) return units_.grant_gaps();
     const bool trains = !is_scoring(unit);
-    if (busy_.share() < kBusyShare) return trains ? units_.refuse("waits for idle cores") : units_.grant_gaps();
+    if (!busy_.saturated()) return trains ? units_.refuse("waits for idle cores") : units_.grant_gaps();
     if (trains && units_.reads_prompt() && now - trained_us_ < kLongestPromptUs) {
       return units_.refuse("waits for a prompt to be read");
     }
@@ -96,7 +110,7 @@ class PaybackGovernor final : public Governor {
     const PaybackTerms terms{.payback_s = options_.payback_s,
                              .steps_per_request = most,
                              .busy_steps_per_request = std::min(most, busy_steps(topic.answers_seen)),
-                             .busy = busy_.share() >= kBusyShare,
+                             .busy = busy_.saturated(),
                              .decode = units_.decode_time(),
                              .lease_cost = units_.lease_cost() * busy_.share()};
     return decide_training(topic, terms, pauses_[topic.topic]);
