@@ -73,6 +73,7 @@ struct CountedRequests {
   TreeLimits tree = {};  // of each request
   std::int32_t prefill_chunk = EngineOptions{}.prefill_chunk;
   std::optional<PolicyKind> policy = {};  // empty: each step drafts two tokens
+  bool stop_early = false;                // with a policy
   std::int32_t max_running = 16;          // with more than one there is a prompt in most steps, which measures no time
   // By it a pass of the target takes 1 ms, and `row_us` for each row with logits.
   TestClock* clock = nullptr;
@@ -89,6 +90,7 @@ inline std::vector<std::int64_t> count_answers(const SamplingParams& sampling, s
   options.prefill_chunk = requests.prefill_chunk;
   options.adaptive_k = requests.policy.has_value();
   options.policy = requests.policy.value_or(options.policy);
+  options.stop_early = requests.stop_early;
   options.max_running = requests.max_running;
   options.max_waiting = static_cast<std::int32_t>(n_answers);
   options.seed = 20260101;
@@ -113,7 +115,8 @@ inline std::vector<std::int64_t> count_answers(const SamplingParams& sampling, s
     request.tree = requests.tree;
     engine.submit(std::move(request));
   }
-  EXPECT_TRUE(drain(engine));
+  constexpr int kMostSteps = kDistributionTokens + 1;  // of an answer, its prompt included
+  EXPECT_TRUE(drain(engine, kMostSteps * static_cast<int>(n_answers) + 1));
   std::vector<std::int64_t> counts(kDistributionCells);
   for (const Answer& answer : answers) {
     EXPECT_EQ(answer.summary.rule, AcceptanceRule::kRejection);

@@ -219,6 +219,35 @@ TEST(EngineRejection, StaticTreesKeepTheDistribution) {
   }
 }
 
+// A request that sets nothing, in a service that sets nothing, one at a time: temperature 1, a draft model, the default
+// policy, which ends drafts early and proposes second choices.
+double p_value_of_defaults(std::unique_ptr<Proposer> proposer, testing::TestClock& clock) {
+  const auto draft = testing::tiny_draft(testing::tiny_draft_config(testing::kDistributionVocab), 5);
+  const auto counts = testing::count_answers({}, std::move(proposer),
+                                             {.n = 100'000,
+                                              .live_draft = testing::make_live_draft(draft),
+                                              .tree_width = 2,
+                                              .policy = EngineOptions{}.policy,
+                                              .stop_early = true,
+                                              .max_running = 1,
+                                              .clock = &clock,
+                                              .row_us = 10});
+  return testing::chi_square_p_value(counts, testing::answer_distribution({}));
+}
+
+TEST(EngineRejection, ADefaultRequestKeepsTheDistribution) {
+  testing::TestClock clock(1'000'000);
+  kernels::ThreadPool pool(1);
+  EXPECT_GT(p_value_of_defaults(std::make_unique<TimedProposer>(pool, clock, nullptr), clock), testing::kSignificance);
+}
+
+TEST(EngineRejectionNegative, ATokenOfADefaultRequestDroppedForItsOwnProbabilityIsNoticed) {
+  testing::TestClock clock(1'000'000);
+  kernels::ThreadPool pool(1);
+  EXPECT_LT(p_value_of_defaults(std::make_unique<FaultyProposer>(pool, Fault::kDropsUnlikelyTokens), clock),
+            testing::kSignificance);
+}
+
 TEST(EngineRejectionNegative, ChildrenVerifiedAgainstAllOfQAreNoticed) {
   EXPECT_LT(sampled_trees({.temperature = 0.9F}, Fault::kSiblingsAgainstAllOfQ, 60000).p_value, testing::kSignificance);
 }
