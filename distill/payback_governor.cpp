@@ -2,6 +2,7 @@
 #include "distill/payback_governor.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <vector>
 
@@ -24,10 +25,9 @@ constexpr std::int64_t kMostIdleUs = 2'000'000;
 constexpr double kBusySteps = 1, kLateBusySteps = 0.375;
 constexpr double kLateRequests = 48;
 constexpr std::int64_t kLongestPromptUs = 2'000'000;  // after this wait, training runs beside prompts
-constexpr std::int64_t kBusySampleUs = 500'000, kMinuteSampleUs = 2'000'000;
-constexpr std::size_t kBusySamples = 11;               // the last five seconds
-constexpr std::size_t kMinuteSamples = 31;             // the last minute
-constexpr std::int64_t kLongestSilenceUs = 2'000'000;  // a learner with traffic has something to do more often
+constexpr std::int64_t kBusySampleUs = 500'000, kMinuteSampleUs = 2'000'000, kMinuteUs = 60'000'000;
+constexpr std::size_t kBusySamples = 11, kMinuteSamples = 31;  // the last five seconds, the last minute
+constexpr std::int64_t kLongestSilenceUs = 2'000'000;          // a learner with traffic has something to do more often
 
 // Optimizer steps per request of a topic while the engine is busy; falls with the number of requests.
 double busy_steps(std::uint64_t answers_seen) noexcept {
@@ -56,8 +56,10 @@ class BusyShare {
     const Times &oldest = seconds_.oldest(), &newest = seconds_.newest();
     return static_cast<double>(newest.busy_us - oldest.busy_us) / static_cast<double>(newest.at_us - oldest.at_us);
   }
-  // Whether the engine had next to no idle time, in the last five seconds and in the last minute.
-  bool saturated() const noexcept {
+  // Whether the engine had next to no idle time, in the last five seconds and in the last minute, or since the start if
+  // it may be `early`.
+  bool saturated(bool early) const noexcept {
+    if (!early && !minute_.full()) return false;
     const Times& start = minute_.oldest();
     const std::int64_t idle_us = (so_far_.at_us - start.at_us) - (so_far_.busy_us - start.busy_us);
     return share() >= kBusyShare && idle_us <= kMostIdleUs;
@@ -89,7 +91,7 @@ class PaybackGovernor final : public Governor {
     if (units_.engine_idle()) return units_.grant();
     if (unit == LearningUnit::kScoringInGaps) return units_.grant_gaps();
     const bool trains = !is_scoring(unit);
-    if (!busy_.saturated()) return trains ? units_.refuse("waits for idle cores") : units_.grant_gaps();
+    if (!saturated(now)) return trains ? units_.refuse("waits for idle cores") : units_.grant_gaps();
     if (trains && units_.reads_prompt() && now - trained_us_ < kLongestPromptUs) {
       return units_.refuse("waits for a prompt to be read");
     }
@@ -103,14 +105,15 @@ class PaybackGovernor final : public Governor {
   void unit_done() noexcept override { units_.done(); }
 
   StepDecision allow_step(const TopicProgress& topic) noexcept override {
-    busy_.update(now_us_(), units_.busy_us());  // while no step is allowed, the learner asks for no unit
+    const std::int64_t now = now_us_();
+    busy_.update(now, units_.busy_us());  // while no step is allowed, the learner asks for no unit
     if (topic.topic >= pauses_.size()) pauses_.resize(topic.topic + 1);
     // Uses the last seconds, not this instant, since every engine is idle between two steps.
     const double most = options_.steps_per_request;
     const PaybackTerms terms{.payback_s = options_.payback_s,
                              .steps_per_request = most,
                              .busy_steps_per_request = std::min(most, busy_steps(topic.answers_seen)),
-                             .busy = busy_.saturated(),
+                             .busy = saturated(now),
                              .decode = units_.decode_time(),
                              .lease_cost = units_.lease_cost() * busy_.share()};
     return decide_training(topic, terms, pauses_[topic.topic]);
@@ -122,9 +125,19 @@ class PaybackGovernor final : public Governor {
   double cost_tokens_per_s() const noexcept override { return units_.cost_tokens_per_s(); }
   const char* reason() const noexcept override { return units_.reason(); }
 
+  void on_step(const StepFigures& figures) noexcept override {
+    if (figures.n_waiting > 0) last_wait_us_.store(figures.at_us, std::memory_order_relaxed);
+  }
+
  private:
+  // Requests that wait for a place may be a burst, which leases prolong, or clients that never pause. A minute tells.
+  bool saturated(std::int64_t now) const noexcept {
+    return busy_.saturated(/*early=*/now - last_wait_us_.load(std::memory_order_relaxed) > kMinuteUs);
+  }
+
   const PaybackOptions options_;
   std::int64_t (*const now_us_)();
+  std::atomic<std::int64_t> last_wait_us_{-kMinuteUs};  // written by the engine thread
   LearningUnits units_;
   TimeBudget budget_;  // is refilled by the time of the engine's steps
   BusyShare busy_;

@@ -24,12 +24,13 @@ struct PaybackOptions {
 //  - While it is busy, units hold a lease. The time by which leases lengthen the engine's steps is paid from a budget,
 //    which gains max_share of the steps' time. Scoring gets 1 % of the time even when the budget is empty.
 //  - If the engine idled a tenth of the last five seconds or 2 s of the last minute, nothing gets a lease: training
-//    waits for idle time, and scoring uses the engine's gaps. So too in the first five seconds. Silences of two seconds
-//    and more, in which neither a unit nor a step is asked for, do not count.
+//    waits for idle time, and scoring uses the engine's gaps. So too in the first five seconds, and in the first minute
+//    once a request waited for a place. Silences of two seconds and more, in which neither a unit nor a step is asked
+//    for, do not count.
 //  - Training also waits while a prompt is read, until 2 s after its last lease.
 //  - An optimizer step that has begun may overdraw the budget by half its size. The engine's step during which a lease
 //    ends stays slow to its end, so one long lease costs less than many short ones.
-//  - Unlike the slack governor, it does not ask whether requests wait for admission.
+//  - Unlike the slack governor, it goes on while requests wait for admission.
 std::unique_ptr<Governor> make_payback_governor(const PaybackOptions& options, CoreSharing& cores,
                                                 std::int64_t (*now_us)() = monotonic_us);
 

@@ -302,6 +302,20 @@ TEST(PaybackGovernor, WaitingRequestsChangeNothing) {
   EXPECT_GT(scene.run_busy(200, LearningUnit::kTraining).units, 100);
 }
 
+// Regression: a service that was restarted in a burst had no idle time behind it, took leases and prolonged the queue.
+TEST(PaybackGovernor, WhileRequestsWaitAMinuteTellsABurstFromClientsThatNeverPause) {
+  Scene scene;
+  scene.run_busy(6, LearningUnit::kTraining);
+  EXPECT_GT(scene.run_busy(2, LearningUnit::kTraining).units, 10) << "nothing waits";
+  StepFigures waiting;
+  waiting.at_us = now_us;
+  waiting.n_waiting = 1;
+  scene.governor->on_step(waiting);
+  EXPECT_EQ(scene.run_busy(50, LearningUnit::kTraining).units, 0);
+  scene.run_busy(4, LearningUnit::kTraining);
+  EXPECT_GT(scene.run_busy(2, LearningUnit::kTraining).units, 10);
+}
+
 TEST(PaybackGovernor, StepsFollowTheCurveOfTheirTopic) {
   Scene scene;
   LearningCurve flat;
