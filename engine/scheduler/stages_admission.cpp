@@ -134,16 +134,18 @@ void Engine::State::admit() {
   const std::int32_t free_sequences = options.max_running - static_cast<std::int32_t>(running.size());
   const bool any_waits =
       std::any_of(running.begin(), running.end(), [](const auto& sequence) { return sequence->waits_for_pages; });
+  std::int32_t n_waiting = request_queue.n_waiting();  // those who come from now on wait for no place
   if (free_sequences > 0 && !any_waits) {
     request_queue.peek_needs(static_cast<std::size_t>(free_sequences + kMostPassed), needs_);
     pick_admissible(needs_, free_pages() - n_growing(), free_sequences, picked_);
     for (std::size_t i = 0; i < picked_.size(); ++i) {
       if (auto waiting = request_queue.take(picked_[i] - i)) start(std::move(*waiting));  // i are gone already
     }
+    n_waiting = std::max(0, n_waiting - static_cast<std::int32_t>(picked_.size()));
   }
   admit_background();
   figures_ = {};
-  figures_.n_waiting = request_queue.n_waiting();
+  figures_.n_waiting = n_waiting;
   figures_.n_preempted = n_preempted_;
   report_running(std::ssize(running));
 }

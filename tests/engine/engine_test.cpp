@@ -5,9 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <memory>
 #include <thread>
+#include <utility>
 
 #include "tests/engine/engine_bench.h"
+#include "tests/engine/wrapped_proposer.h"
 
 namespace slip {
 namespace {
@@ -283,6 +287,34 @@ TEST(EngineAdmits, TheTenantWithTheFewestRunningRequests) {
   std::vector<std::uint64_t> order;
   for (const RequestSummary& summary : bench.listener.finished) order.push_back(summary.id.value);
   EXPECT_EQ(order, (std::vector<std::uint64_t>{1, 11, 2, 12, 3, 4, 5, 6, 7, 8, 9, 10}));
+}
+
+// Submits another request while the first one begins.
+class SubmittingProposer final : public testing::WrappedProposer {
+ public:
+  using WrappedProposer::WrappedProposer;
+  void begin(const SequenceRef& sequence) override {
+    WrappedProposer::begin(sequence);
+    if (submit) std::exchange(submit, nullptr)();
+  }
+  std::function<void()> submit;
+};
+
+// Regression: such a request counted as one that waits for a place, though the next step took it. Learning then held
+// back as if requests queued.
+TEST(EngineAdmits, WhoComesWhileOthersBeginWaitsForNoPlace) {
+  const Bench bench;  // for its requests
+  auto proposer = std::make_unique<SubmittingProposer>(
+      std::make_unique<testing::ToyProposer>(bench.language, testing::ToyProposer::Options{}));
+  SubmittingProposer& begins = *proposer;
+  testing::RecordingListener listener;
+  Engine engine({}, std::make_unique<ToyWorker>(bench.language), nullptr, std::move(proposer), nullptr, {&listener});
+  std::vector<Answer> answers(2);
+  begins.submit = [&] { engine.submit(bench.request(2, answers[1])); };
+  engine.submit(bench.request(1, answers[0]));
+  EXPECT_TRUE(drain(engine));
+  ASSERT_EQ(listener.finished.size(), 2U);
+  for (const StepFigures& step : listener.steps) EXPECT_EQ(step.n_waiting, 0);
 }
 
 TEST(EngineAdmits, InOrderAsPagesComeFree) {
