@@ -26,8 +26,9 @@ constexpr double kBusySteps = 1, kLateBusySteps = 0.375;
 constexpr double kLateRequests = 48;
 constexpr std::int64_t kLongestPromptUs = 2'000'000;  // after this wait, training runs beside prompts
 constexpr std::int64_t kBusySampleUs = 500'000, kMinuteSampleUs = 2'000'000, kMinuteUs = 60'000'000;
-constexpr std::size_t kBusySamples = 11, kMinuteSamples = 31;  // the last five seconds, the last minute
-constexpr std::int64_t kLongestSilenceUs = 2'000'000;          // a learner with traffic has something to do more often
+constexpr std::size_t kBusySamples = 11;  // the last five seconds
+constexpr std::size_t kMinuteSamples = kMinuteUs / kMinuteSampleUs + 1;
+constexpr std::int64_t kLongestSilenceUs = 2'000'000;  // a learner with traffic has something to do more often
 
 // Optimizer steps per request of a topic while the engine is busy; falls with the number of requests.
 double busy_steps(std::uint64_t answers_seen) noexcept {
@@ -108,7 +109,7 @@ class PaybackGovernor final : public Governor {
     const std::int64_t now = now_us_();
     busy_.update(now, units_.busy_us());  // while no step is allowed, the learner asks for no unit
     if (topic.topic >= pauses_.size()) pauses_.resize(topic.topic + 1);
-    // Uses the last seconds, not this instant, since every engine is idle between two steps.
+    // Uses the time before, not this instant, since every engine is idle between two steps.
     const double most = options_.steps_per_request;
     const PaybackTerms terms{.payback_s = options_.payback_s,
                              .steps_per_request = most,

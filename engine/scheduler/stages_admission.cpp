@@ -141,6 +141,7 @@ void Engine::State::admit() {
     for (std::size_t i = 0; i < picked_.size(); ++i) {
       if (auto waiting = request_queue.take(picked_[i] - i)) start(std::move(*waiting));  // i are gone already
     }
+    // Not below 0: one who came since may be among those picked.
     n_waiting = std::max(0, n_waiting - static_cast<std::int32_t>(picked_.size()));
   }
   admit_background();

@@ -90,7 +90,7 @@ DeadlineLoad Engine::State::deadline_of(std::size_t i, std::int64_t now_us) cons
 std::int32_t Engine::State::most_prompt_rows() const {
   if (runs_background()) return std::min(kBackgroundPromptRows, options.prefill_chunk);
   const bool decodes = std::any_of(loads_.begin(), loads_.end(), [](const auto& load) { return load.n_pending == 1; });
-  if (options.prefill_ms == 0 || !decodes || request_queue.n_waiting() > 0) return options.prefill_chunk;
+  if (options.prefill_ms == 0 || !decodes || figures_.n_waiting > 0) return options.prefill_chunk;
   const std::int32_t rows = prompt_pace_.rows_within(1e3 * options.prefill_ms, options.prefill_chunk);
   return estimates_.knows_times() ? rows : std::max(rows, std::min(kManyPromptRows, options.prefill_chunk));
 }
@@ -111,7 +111,7 @@ void Engine::State::look_at_deadlines() {
   }
   const StepCurve curve = estimates_.curve();
   forecast_.decode_us = curve.pass_us(rows);
-  forecast_.has_queue = request_queue.n_waiting() > 0;
+  forecast_.has_queue = figures_.n_waiting > 0;
   policy->limit_step(deadlines_, forecast_, curve, options.prefill_chunk, deadline_limits_);
   prompt_limit_ = deadline_limits_.prompt_rows;
   for (std::size_t i = 0; i < running.size(); ++i) {

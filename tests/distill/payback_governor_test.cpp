@@ -294,9 +294,10 @@ TEST(PaybackGovernor, ScoringInGapsTakesNoCoreFromABusyEngine) {
 
 // Regression: waiting requests stopped all learning, so nothing was learned in a saturated hour and a bad version
 // stayed live.
-TEST(PaybackGovernor, WaitingRequestsChangeNothing) {
+TEST(PaybackGovernor, WaitingRequestsDoNotStopLearning) {
   Scene scene;
   StepFigures saturated;
+  saturated.at_us = now_us;
   saturated.n_waiting = 20;
   scene.governor->on_step(saturated);
   EXPECT_GT(scene.run_busy(200, LearningUnit::kTraining).units, 100);
